@@ -48,7 +48,7 @@ def test_a_root_certificate_must_be_one(tmp_path: Path) -> None:
     file.write_text("not a certificate")
     result = dray("controllers", "--only", "namespaces", "--root-ca-file", str(file))
     assert result.exit_code == 2
-    assert "has no certificate in PEM" in " ".join(result.output.split())
+    assert "contains no PEM certificate" in " ".join(result.output.split())
 
 
 def test_a_data_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_port_that_is_taken_is_told_with_what_to_do(tmp_path: Path) -> None:
         result = dray("up", "--ephemeral", "--kubeconfig", str(tmp_path / "kc"), "--port", port)
     assert result.exit_code == 1
     assert port in result.output
-    assert "stop what listens there, or choose another port" in result.output
+    assert "stop the process that listens there, or choose another port" in result.output
     assert "Errno" not in result.output
 
 
@@ -172,13 +172,17 @@ def test_no_time_is_less_than_none(option: str) -> None:
 @pytest.mark.parametrize(
     ("code", "body", "says"),
     [
-        (400, "Client sent an HTTP request to an HTTPS server.", "begins with http:// and the API server speaks https://"),
+        (
+            400,
+            "Client sent an HTTP request to an HTTPS server.",
+            "the kubeconfig uses http://, but the API server expects https://",
+        ),
         (
             429,
             '{"kind":"Status","code":429,"reason":"TooManyRequests","message":"wait"}',
             "is too busy (429 TooManyRequests: wait)",
         ),
-        (503, "no healthy upstream", "the API server fails (503 Unknown: no healthy upstream)"),
+        (503, "no healthy upstream", "the API server failed (503 Unknown: no healthy upstream)"),
         (200, "<html>log in first</html>", "is this a Kubernetes API server? It begins with '<html>log in first</html>'"),
     ],
 )
@@ -252,7 +256,7 @@ def test_a_pod_whose_name_is_mistyped_is_answered_with_the_nearest(tmp_path: Pat
 
 def test_a_replica_that_loses_its_lease_says_so_as_it_says_everything(capfd: pytest.CaptureFixture[str]) -> None:
     async def lose() -> None:
-        raise LeadershipLost("a lost the lease x/y: b has it; another instance may act now")
+        raise LeadershipLost("a lost the lease x/y: it is held by b; another instance may lead now")
 
     logs.configure("json")
     with pytest.raises(SystemExit) as ended:
@@ -260,4 +264,4 @@ def test_a_replica_that_loses_its_lease_says_so_as_it_says_everything(capfd: pyt
     assert ended.value.code == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert json.loads(line)["level"] == "error"
-    assert json.loads(line)["error"].startswith("a lost the lease x/y: b has it")
+    assert json.loads(line)["error"].startswith("a lost the lease x/y: it is held by b")

@@ -66,4 +66,4 @@ def test_who_waits_for_large_files_is_told(
     monkeypatch.setattr(source, "documents", lambda file: time.sleep(0.5) or [{"kind": "Pod"}])
     (tmp_path / "pods.yaml").write_text("")
     assert len(source.objects_of([tmp_path / "pods.yaml"])) == 1
-    assert capsys.readouterr().err == "still reading the files …\n"
+    assert capsys.readouterr().err == "reading the files …\n"

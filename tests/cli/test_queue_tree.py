@@ -91,7 +91,7 @@ def test_a_queue_that_is_not_used_is_named(tmp_path: Path) -> None:
     add_queue(sim, "a", 1, **{"dray.dev/resources": '{"counter/memory": {"quota": 1}}'})
     add_queue(sim, "b", 1)
     text = " ".join(shown(sim, tmp_path).split())
-    assert "queue a is not used: annotation dray.dev/resources: 'counter/memory' is none of" in text
+    assert "queue a is ignored: annotation dray.dev/resources: 'counter/memory' is none of" in text
 
 
 def test_a_queue_that_does_not_exist_is_named_where_pods_wait_in_it(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_queue_that_does_not_exist_is_named_where_pods_wait_in_it(tmp_path: Pa
     add_queue(sim, "vision", 4)
     add_single(sim, "p", "vison")
     sim.settle(5)
-    assert "queue vison does not exist: 1 pod waits in it" in shown(sim, tmp_path)
+    assert "queue vison does not exist: 1 pod waiting in it" in shown(sim, tmp_path)
     assert json.loads(shown(sim, tmp_path, "-o", "json"))["missing"] == {"vison": 1}
 
 
@@ -132,7 +132,7 @@ def test_what_runs_of_a_queue_that_was_deleted_is_told(tmp_path: Path) -> None:
     add_single(sim, "other", "vision")
     sim.settle(5)
     assert running(sim) == {"p0", "p1"}
-    told = "queue gone does not exist: 1 pod waits in it; 2 pods of it run, from which no queue takes anything back"
+    told = "queue gone does not exist: 1 pod waiting in it; 2 pods running in it, from which no queue can reclaim"
     assert told in shown(sim, tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_where_no_queue_can_be_used_it_is_said_why_and_who_waits(tmp_path: Path)
     for name in ("p", "q"):
         add_single(sim, name, "a")
     sim.settle(8)
-    assert shown(sim, tmp_path) == "queue a is not used: parent 'gone' does not exist; 2 pods wait in it\n"
+    assert shown(sim, tmp_path) == "queue a is ignored: parent 'gone' does not exist; 2 pods waiting in it\n"
     assert json.loads(shown(sim, tmp_path, "-o", "json"))["waitInVain"] == {"a": 2}
 
 
@@ -164,4 +164,4 @@ def test_pods_that_wait_in_a_queue_with_queues_below_it_are_counted(tmp_path: Pa
     sim.settle(5)
     found = shown(sim, tmp_path)
     assert lines(found)[1][:3] == ["above", "100", "1"]
-    assert "queue above takes no pods itself because it has queues below it (below); 1 pod waits in it" in found
+    assert "queue above accepts no pods because it has child queues (below); 1 pod waiting in it" in found

@@ -115,9 +115,9 @@ def test_it_says_where_it_is_and_how_to_use_and_end_it_and_nothing_else(tmp_path
     with running(tmp_path, "--ephemeral") as process:
         process.send_signal(signal.SIGINT)
         said = process.communicate()[1].splitlines()
-    assert [line.partition(" ")[0] for line in said] == ["The", "Use", "Look", "Ctrl-C"]
+    assert [line.partition(" ")[0] for line in said] == ["Cluster", "Use", "Web", "Press"]
     assert said[1] == f"Use it:  export KUBECONFIG={tmp_path}/kc"
-    assert said[2].startswith("Look at it:  http://127.0.0.1:")
+    assert said[2].startswith("Web page:  http://127.0.0.1:")
 
 
 def test_plain_nodes_are_made_by_number(tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_plain_nodes_are_made_by_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--without", "kitchen"], "'kitchen' is not a part"),
-        (["--hardware", "abacus:1"], "there is no hardware 'abacus'"),
-        (["--ephemeral", "--data", "x"], "give one or the other"),
+        (["--without", "kitchen"], "unknown part 'kitchen'"),
+        (["--hardware", "abacus:1"], "unknown hardware 'abacus'"),
+        (["--ephemeral", "--data", "x"], "cannot be combined"),
         (["--feature-gates", "Nope=true"], "unknown feature gate 'Nope'"),
         (["-f", "/nonexistent.yaml"], "/nonexistent.yaml"),
     ],

@@ -65,7 +65,7 @@ def test_a_claim_that_gets_its_devices(tmp_path: Path) -> None:
 def test_claims_get_devices_one_after_another_and_what_is_missing_is_told(tmp_path: Path) -> None:
     done = ask(tmp_path, CLASS, slice_(), claim("one"), claim("two", 2))
     assert done.exit_code == 1
-    assert "claim default/two gets nothing: 0/1 nodes are available: 1 node has not enough devices of class gpu" in done.stdout
+    assert "claim default/two gets no devices: 0/1 nodes are available: 1 node has not enough devices of class gpu" in done.stdout
     assert "would help: ask for 1 instead in request gpus of default/two" in done.stdout
 
 
@@ -84,7 +84,7 @@ def test_the_claims_of_a_pod_are_allocated_together_or_not_at_all(tmp_path: Path
         {"name": "b", "resourceClaimTemplateName": "own"},
     ]
     done = ask(tmp_path, CLASS, slice_(), claim("shared"), template("own", 2), pod("p", *entries), claim("alone"))
-    assert "pod default/p gets nothing" in done.stdout
+    assert "pod default/p gets no devices" in done.stdout
     assert "claim default/alone  n1" in done.stdout
     assert "template" not in done.stdout
     fits = ask(tmp_path, CLASS, slice_(3), claim("shared"), template("own", 2), pod("p", *entries))
@@ -151,7 +151,7 @@ def test_where_some_nodes_have_a_device_plugin_devices_of_the_others_are_given_a
     assert [(answer["for"], answer["node"]) for answer in told["answers"]] == [("pod default/a", "n1"), ("pod default/b", "n1")]
     assert told["leftToPlugins"] == {"pod default/c": ["n0"]}
     shown = ask(tmp_path, NAMED, slice_(), *nodes, *pods).stdout
-    assert "pod default/c gets no device here: it is left to the device plugin of n0, which is not asked." in shown
+    assert "pod default/c gets no device here: the device plugin of n0 allocates it, which is not simulated here." in shown
 
 
 def test_on_a_node_with_a_device_plugin_only_the_claims_of_the_pod_itself_are_asked_for(tmp_path: Path) -> None:
@@ -192,12 +192,12 @@ def test_nodes_of_the_files_are_asked(tmp_path: Path) -> None:
         ({"apiVersion": V1, "kind": "ResourceClaim", "metadata": {"name": "x"}, "spec": []}, "a spec"),
         (
             pod("p", {"name": "a", "resourceClaimName": "nowhere"}),
-            "names ResourceClaim default/nowhere, which is in none of the files",
+            "refers to ResourceClaim default/nowhere, which is not in the files",
         ),
         ("kind: [", "cannot be read"),
         ("just words", "is not a Kubernetes object"),
         ({**claim("c"), "apiVersion": "resource.k8s.io/v1beta1"}, "take it as resource.k8s.io/v1"),
-        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "have no ResourceClaim"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "contain no ResourceClaim"),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_answered(tmp_path: Path, broken: Any, told: str) -> None:
@@ -209,4 +209,4 @@ def test_a_mistake_is_named_and_nothing_is_answered(tmp_path: Path, broken: Any,
 
 def test_other_kinds_are_left_out_and_counted(tmp_path: Path) -> None:
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
-    assert "Not looked at: 1 ConfigMap." in ask(tmp_path, CLASS, slice_(), claim("c"), other).stdout
+    assert "Ignored: 1 ConfigMap." in ask(tmp_path, CLASS, slice_(), claim("c"), other).stdout

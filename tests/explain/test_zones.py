@@ -188,7 +188,10 @@ def test_a_node_that_does_not_exist_is_a_mistake_and_one_without_zones_is_told_s
     asked = ["zones", "--snapshot", str(saved(made, tmp_path / "cluster.json")), "--node"]
     wrong = CliRunner().invoke(root, [*asked, "plaim"])
     assert (wrong.exit_code, "did you mean plain?" in wrong.output) == (2, True)
-    assert CliRunner().invoke(root, [*asked, "plain"]).output == "plain publishes no zones (NodeResourceTopology).\n"
+    assert (
+        CliRunner().invoke(root, [*asked, "plain"]).output
+        == "No zones found on plain: nodes publish them as NodeResourceTopology.\n"
+    )
 
 
 def test_why_says_where_nothing_is_guaranteed() -> None:

@@ -367,7 +367,7 @@ class TestWhatCannotHelpIsNotSaid:
         objects[-1]["spec"]["nodeSelector"] = {"zone": "a"}
         found = ask(dray, objects)
         assert found["fixes"] == []
-        assert "No single change that was tried would do." in dray("why", objects, "new", "-n", "ns").stdout
+        assert "None of the changes that Dray tried would help." in dray("why", objects, "new", "-n", "ns").stdout
 
 
 class TestNames:

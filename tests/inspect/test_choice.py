@@ -71,7 +71,7 @@ def test_people_see_where_nodes_differ_and_why(dray: Run) -> None:
     assert "Why node n6 (by now n1 would be better): all devices ready, takes 100% of the largest device" in told
     assert "NODE  POINTS  LITTLE WASTE\n" in told
     assert "n6 *  " in told
-    assert "1 more node that is no better. Equal for all: ready 220" in told
+    assert "1 more node scores no better. The same for all: ready 220" in told
     assert "gpu.example.com/n1/small for gpu: a whole device" in told
 
 
@@ -103,7 +103,7 @@ def test_nobody_who_gives_points_is_left_out_of_the_table() -> None:
     console = Console(file=(written := io.StringIO()), width=100)
     show_choice(Choice("a", True, "Packing", 2, nodes), console, placed=True, wide=False)
     assert "NODE  POINTS  QUIET" in written.getvalue()
-    assert "Equal for all: zones 10." in written.getvalue()
+    assert "The same for all: zones 10." in written.getvalue()
 
 
 def test_a_pod_that_has_ended_is_not_asked_about(dray: Run) -> None:

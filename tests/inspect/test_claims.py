@@ -97,4 +97,4 @@ class TestAnOrphan:
         assert list(self.orphan(dray, left, later)) == ["left"]
 
     def test_of_none_it_is_said(self, dray: Run) -> None:
-        assert dray("claims", healthy(), "--orphans").stdout == "No claim is an orphan.\n"
+        assert dray("claims", healthy(), "--orphans").stdout == "No orphaned claims.\n"

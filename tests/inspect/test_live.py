@@ -83,7 +83,7 @@ def test_devices_have_the_pods_that_use_them(kubeconfig: Path) -> None:
 def test_every_rule_holds(kubeconfig: Path) -> None:
     answer = dray(kubeconfig, "verify")
     assert answer.exit_code == 0
-    assert "every rule holds" in answer.stdout
+    assert "all rules hold" in answer.stdout
 
 
 def test_the_story_is_told_from_events(kubeconfig: Path) -> None:

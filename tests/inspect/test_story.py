@@ -132,7 +132,7 @@ class TestFromARunningScheduler:
 def test_a_pod_of_another_namespace_is_named(dray: Run) -> None:
     answer = dray("story", healthy(), "train", "-n", "elsewhere")
     assert answer.exit_code == 2
-    assert answer.stderr.strip() == 'Error: pod "train" not found in namespace "elsewhere"; there is ns/train'
+    assert answer.stderr.strip() == 'Error: pod "train" not found in namespace "elsewhere"; did you mean ns/train?'
 
 
 class TestOfAPodThatIsGone:
@@ -151,7 +151,7 @@ class TestOfAPodThatIsGone:
     def test_why_says_what_was_told_of_it_last(self, dray: Run) -> None:
         answer = dray("why", self.evicted(), "train", "-n", "ns")
         assert answer.exit_code == 2
-        assert 'pod "train" is gone from namespace "ns"' in answer.output
+        assert 'pod "train" no longer exists in namespace "ns"' in answer.output
         assert "DeviceTaintManagerEviction: Marking for deletion: k:NoExecute on gpu.example.com/n1/g0 by rule r" in answer.output
 
     def test_a_pod_that_nobody_heard_of_is_not_found(self, dray: Run) -> None:

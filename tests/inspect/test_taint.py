@@ -97,7 +97,7 @@ class TestThePreview:
             ("", ["ns/bare"]),
             ("Deployment/web", ["ns/a", "ns/b"]),
         ]
-        assert "nobody: not made again" in dray("taint", cluster(3), "gpu.example.com", TAINT, "--preview").stdout
+        assert "none: not recreated" in dray("taint", cluster(3), "gpu.example.com", TAINT, "--preview").stdout
 
     @pytest.mark.parametrize(("free", "places"), [(3, ["n2", "n2"]), (1, ["n2", ""]), (0, ["", ""])])
     def test_asks_the_scheduler_where_they_would_go_and_promises_no_place_twice(
@@ -183,7 +183,7 @@ class TestThePreview:
         found = preview(dray, cluster(3), "gpu.example.com/n1/*")
         assert found["budgets"] == [{"budget": "ns/web", "allowed": 1, "evicted": 2}]
         told = dray("taint", cluster(3), "gpu.example.com", TAINT, "--preview").stdout
-        assert "Budget ns/web allows 1 of the 2 at once: --respect-budgets waits for it." in told
+        assert "Budget ns/web allows 1 of the 2 at once; --respect-budgets waits for it." in told
 
     def test_tolerations_are_honoured(self, dray: Run) -> None:
         tolerated = result("g0", tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
@@ -246,7 +246,7 @@ class TestWhatIsWrittenWrongly:
 
     def test_waves_need_an_eviction(self, dray: Run) -> None:
         answer = dray("taint", healthy(), "gpu.example.com", "a:NoSchedule", "--wave", "2", "--preview")
-        assert "they need the effect NoExecute" in answer.stderr
+        assert "require the effect NoExecute" in answer.stderr
 
 
 class TestWords:

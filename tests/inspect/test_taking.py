@@ -69,7 +69,7 @@ def test_a_kind_that_could_not_be_listed_is_named_and_never_empty(server: Server
     assert unread["resourceslices.resource.k8s.io"]["code"] == 403
     verified = asked("verify", "-f", str(file))
     assert verified.exit_code == 2
-    assert "whoever took the snapshot could not list them" in verified.stderr
+    assert "could not be listed when the snapshot was taken" in verified.stderr
 
 
 def with_volume(name: str) -> Plain:
@@ -168,7 +168,7 @@ def _only(name: str) -> Plain:
 def test_a_folder_that_is_not_there_is_said(server: Server, kubeconfig: Path, tmp_path: Path, where: str) -> None:
     answer = dray(kubeconfig, "snapshot", "-o", str(tmp_path / where))
     assert answer.exit_code == 2
-    assert "is not a folder" in answer.stderr
+    assert "is not a directory" in answer.stderr
 
 
 def test_a_folder_is_no_file(server: Server, kubeconfig: Path, tmp_path: Path) -> None:

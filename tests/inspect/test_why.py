@@ -469,7 +469,7 @@ class TestAGangThatOnlyItsPodsName:
         assert sorted(each["pod"] for each in found) == ["ns/w0", "ns/w1", "ns/w2", "ns/w3"]
         assert sorted(each["node"] for each in found) == ["n1", "n1", "n2", "n2"]
         told = dray("why", objects, "w0", "-n", "ns").stdout
-        assert "The most of them that fit together would be here:\nNODE  PODS  WHICH\nn1    2     ns/w0, ns/w2" in told
+        assert "The most pods that fit at the same time:\nNODE  COUNT  PODS\nn1    2      ns/w0, ns/w2" in told
 
     def test_of_kubernetes_whose_group_nobody_made_waits_for_it(self, dray: Run) -> None:
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}

@@ -29,14 +29,14 @@ def test_a_claim_that_several_pods_use_is_told_of_by_all_that_wait(dray: Run) ->
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (["node/n1"], '"node" is no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of pod, '),
-        (["node/n1"], "`dray devices --node NAME` tells what a node has"),
+        (["node/n1"], '"node" is not a kind that has pods: use POD, NAMESPACE/POD or KIND/NAME, where KIND is one of pod, '),
+        (["node/n1"], "`dray devices --node NAME` lists the devices of a node"),
         (["node", "n1"], "resourceclaim, podgroup, deployment"),
-        (["a", "b", "c"], "one at a time"),
-        (["pod/a", "pod/b"], "one at a time"),
-        (["pod/"], '"pod/" names no object'),
+        (["a", "b", "c"], "expected one name"),
+        (["pod/a", "pod/b"], "expected one name"),
+        (["pod/"], 'expected KIND/NAME, got "pod/"'),
         (["claim/unused"], 'ResourceClaim "unused" has no pods in namespace "ns"; see `dray claims -n ns`'),
-        (["claim/none"], 'ResourceClaim "none" has no pods in namespace "ns", or does not exist'),
+        (["claim/none"], 'ResourceClaim "none" has no pods in namespace "ns" or does not exist'),
         (["nothing"], 'pod "nothing" not found in namespace "ns"'),
     ],
 )
@@ -51,7 +51,7 @@ def test_what_stands_before_the_slash_is_called_a_namespace_only_where_it_is_one
     answer = dray("why", [*healthy(), pod("p")], f"{kind}/n1")
     assert answer.exit_code == 2
     said = " ".join(answer.output.split())
-    assert f'"{kind}" is no namespace that has pods, and no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME' in said
+    assert f'"{kind}" is not a namespace with pods, and not a kind that has pods: use POD, NAMESPACE/POD or KIND/NAME' in said
     assert more in said
 
 
@@ -61,5 +61,5 @@ def test_a_workload_that_is_taken_for_a_pod_is_told_as_it_is_asked_about(dray: R
     new["metadata"]["ownerReferences"] = [owner]
     answer = dray("why", [*healthy(), new], "sum", "-n", "ns")
     assert answer.exit_code == 2
-    assert 'there is no pod "sum" in namespace "ns"; did you mean job/sum?' in answer.stderr
+    assert 'pod "sum" not found in namespace "ns"; did you mean job/sum?' in answer.stderr
     assert dray("why", [*healthy(), new], "job/sum", "-n", "ns").exit_code == 0

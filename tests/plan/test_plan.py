@@ -241,7 +241,7 @@ def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> 
 @pytest.mark.parametrize(
     ("arguments", "files", "says"),
     [
-        ((), None, "say what would change"),
+        ((), None, "specify a change"),
         (("--drain", "nowhere"), None, '--drain nowhere: nodes "nowhere" not found'),
         (("--taint", "n1", "wrong"), None, "is not a taint"),
         (
@@ -250,7 +250,7 @@ def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> 
             "--taint-device: no pool n11 of driver",
         ),
         ((), [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}], "spec.containers"),
-        ((), [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "p"}}], "no kind 'Deployment'"),
+        ((), [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "p"}}], "kind 'Deployment'"),
     ],
 )
 def test_a_change_that_is_wrong_is_no_plan(
@@ -289,13 +289,13 @@ def test_kinds_that_no_placement_depends_on_are_left_out_and_named(asked: Asked)
     answer = asked("-o", "json", files=[thing, working("new")])
     assert answer.exit_code == 0
     assert json.loads(answer.stdout)["leftOut"] == ["Thing of example.com/v1: t"]
-    assert "left out, because Dray knows no such kind and takes it to decide nothing: Thing of example.com/v1: t" in answer.stderr
+    assert "ignored, because Dray does not know this kind: Thing of example.com/v1: t" in answer.stderr
 
 
 def test_a_kind_that_is_mistyped_is_a_mistake_and_not_left_out(asked: Asked) -> None:
     answer = asked(files=[{**deployment("web", 9, working("x")), "kind": "Deploymnt"}])
     assert answer.exit_code == 2
-    assert "no kind 'Deploymnt' in 'apps/v1' is served" in answer.stderr
+    assert "kind 'Deploymnt' in 'apps/v1' is not served" in answer.stderr
     assert "did you mean Deployment?" in answer.stderr
 
 
@@ -328,8 +328,8 @@ def test_queues_are_changed_and_their_shares_told(asked: Asked) -> None:
 
 def test_the_table_tells_all_of_it(asked: Asked) -> None:
     answer = asked(files=[urgent_pod()])
-    assert answer.stdout.splitlines()[0].split() == ["POD", "VERDICT", "NODE", "DEVICES", "AFTER", "WHY", "NOT"]
-    assert "LEAVES" in answer.stdout
+    assert answer.stdout.splitlines()[0].split() == ["POD", "VERDICT", "NODE", "DEVICES", "EVICTS", "REASON"]
+    assert "EVICTED" in answer.stdout
     assert "gpu.example.com in use" in answer.stdout
     assert "1 of 1 pods get a node; 1 leaves and finds another place." in answer.stdout
 
@@ -351,7 +351,7 @@ def test_the_table_leaves_out_what_stays_as_it_is(asked: Asked) -> None:
     answer = asked("-o", "wide", files=[pod("p", requests={"cpu": "1"})]).stdout
     more = [name for name, (before, after) in plain_rows(answer) if before == after]
     assert "gpu.example.com in use" in more
-    assert f"{len(more)} numbers more stay as before, see -o wide" in asked(files=[pod("p", requests={"cpu": "1"})]).stdout
+    assert f"{len(more)} values unchanged, see -o wide" in asked(files=[pod("p", requests={"cpu": "1"})]).stdout
 
 
 def test_the_same_plan_twice_is_the_same(asked: Asked) -> None:

@@ -227,7 +227,7 @@ class TestWithFeatures:
         (used,) = stage.devices("first")
         done = dray(cluster, "taint", f"gpu.example.com/node-1/{used}", "example.com/broken:NoExecute", "--timeout", "60s")
         assert done.exit_code == 0, done.output
-        assert "No pod that does not tolerate the taint uses these devices any more." in done.stdout
+        assert "All pods that do not tolerate the taint are gone from these devices." in done.stdout
         stage.run("second", request())
         stage.bound("second")
         assert stage.devices("second") != [used]

@@ -57,7 +57,7 @@ class TestTaint:
             done = dray(place, "taint", target(place, "g0"), "example.com/broken=ecc:NoExecute")
         assert done.exit_code == 0, done.output
         assert "1 pod needs to be evicted in 1 namespace." in done.stderr
-        assert "No pod that does not tolerate the taint uses these devices any more." in done.stdout
+        assert "All pods that do not tolerate the taint are gone from these devices." in done.stdout
         assert (place.evicted("train"), place.evicted("other")) == (True, False)
         (name,) = rules(place)
         assert name == f"{manifests.DRIVER}-{place.pool}-g0-example.com-broken"
@@ -81,7 +81,7 @@ class TestTaint:
         assert "this evicts 3 pods in 1 namespace" in refused.stderr
         everything = dray(place, "taint", "*", "a/b:NoSchedule")
         assert everything.exit_code == 2
-        assert "this keeps new pods from every device of every driver; say --yes" in everything.stderr
+        assert "this keeps new pods from every device of every driver; confirm with --yes" in everything.stderr
         assert rules(place) == {}
 
     def test_evicts_in_waves_that_respect_budgets_and_gives_up_in_time(self, place: Place) -> None:
@@ -106,10 +106,10 @@ class TestTaint:
             place.using(f"p{number}", "g0", spec=AT_ONCE)
         answer = dray(place, "taint", target(place), "a/b:NoExecute", "--wave", "2", "--no-wait", "--expires", "2h")
         assert answer.exit_code == 0, answer.output
-        assert [line for line in answer.stderr.splitlines() if "told to leave" in line] == [
-            "2 pods told to leave, 3 to go",
-            "4 pods told to leave, 1 to go",
-            "5 pods told to leave, 0 to go",
+        assert [line for line in answer.stderr.splitlines() if "to go" in line] == [
+            "2 pods evicted, 3 to go",
+            "4 pods evicted, 1 to go",
+            "5 pods evicted, 0 to go",
         ]
         (rule,) = rules(place).values()
         assert rule["spec"]["taint"]["effect"] == "NoExecute"
@@ -127,7 +127,7 @@ class TestTaint:
     def test_where_nobody_has_to_leave_nobody_is_waited_for(self, place: Place) -> None:
         answer = dray(place, "taint", target(place), "a/b:NoExecute")
         assert answer.exit_code == 0, answer.output
-        assert "No pod that does not tolerate the taint uses these devices any more." in answer.stdout
+        assert "All pods that do not tolerate the taint are gone from these devices." in answer.stdout
 
     def test_a_name_that_is_taken_by_another_selector_is_refused(self, place: Place) -> None:
         dray(place, "taint", target(place, "g0"), "a/b:None", "--rule", f"mine-{place.namespace}")

@@ -92,7 +92,10 @@ def test_the_difference_is_shown_for_people(tmp_path: Path) -> None:
     arguments = ["simulate", "--from-cluster", "--snapshot", str(file), "--add", str(add), "--until", "60s"]
     answer = CliRunner().invoke(root, arguments)
     assert "default/late  Pending" in answer.stdout
-    assert "After 60 s 4 pods would run without it, 4 with it; 0 end otherwise, 0 are gone, 0 more leave." in answer.stdout
+    assert (
+        "After 60 s: 4 pods running without the added objects, 4 with them; 0 end differently, 0 gone, 0 more evicted or deleted."
+        in answer.stdout
+    )
 
 
 def test_of_pods_that_are_gone_then_it_is_shown_where_they_would_be(tmp_path: Path) -> None:
@@ -116,4 +119,4 @@ def test_an_object_that_is_added_and_refused_is_named(tmp_path: Path) -> None:
 def test_without_anything_to_simulate_it_says_so() -> None:
     answer = CliRunner().invoke(root, ["simulate"])
     assert answer.exit_code == 2
-    assert "give scenario files, or --from-cluster" in answer.stderr
+    assert "specify scenario files or --from-cluster" in answer.stderr

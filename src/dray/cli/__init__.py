@@ -82,7 +82,7 @@ class _Commands(click.Group):
         except OverflowError as error:
             from dray.cli.trouble import Trouble
 
-            raise Trouble("an object has a number that is larger than any field of the API may hold") from error
+            raise Trouble("an object contains a number that is too large for any API field") from error
         except OSError as error:
             from dray.cli.trouble import Trouble, told
 

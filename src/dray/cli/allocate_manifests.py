@@ -72,7 +72,7 @@ class Manifests:
         except SnapshotError as error:
             raise Trouble(str(error)) from error
         if problems:
-            raise Trouble("\n  ".join(["the manifests have mistakes:", *problems]))
+            raise Trouble("\n  ".join(["invalid manifests:", *problems]))
         self._left: dict[frozenset[str], dict[frozenset[str], list[str]]] = {}  # by what pods want
         self._classes = ClassNames()
         for body in self.of[kinds.DEVICE_CLASSES]:
@@ -132,7 +132,7 @@ class Manifests:
         kind = kinds.RESOURCE_CLAIM_TEMPLATES if made else kinds.RESOURCE_CLAIMS
         found = next((body for body in self.of[kind] if _key(body) == key), None)
         if found is None:
-            raise Trouble(f"pod {_key(pod)} names {kind.kind} {key}, which is in none of the files; add it with -f")
+            raise Trouble(f"pod {_key(pod)} refers to {kind.kind} {key}, which is not in the files; add it with -f")
         named.add(key)
         return _from(found, f"{pod['metadata']['name']}-{entry['name']}") if made else found
 
@@ -195,7 +195,7 @@ class Answers:
         ]
         self._check()
         if not questions:
-            raise Trouble("the files have no ResourceClaim, ResourceClaimTemplate or Pod to allocate devices for")
+            raise Trouble("the files contain no ResourceClaim, ResourceClaimTemplate or Pod to allocate devices for")
         self._refusals: dict[tuple[str, ...], Refusals] = {}
         self.placed = 0
         # Pods that get no device, and the nodes whose device plugins may have what they want.
@@ -205,7 +205,7 @@ class Answers:
 
     def _check(self) -> None:
         if self._session.problems:
-            raise Trouble("\n  ".join(["an API server would refuse the manifests:", *self._session.problems]))
+            raise Trouble("\n  ".join(["an API server would reject the manifests:", *self._session.problems]))
 
     def _answer(self, number: int, asked: Question, ways: list[tuple[list[str], list[ResourceClaim]]]) -> Json | None:
         engine = self._session.engine
@@ -263,17 +263,17 @@ def _print(out: Console, answered: Answers, manifests: Manifests) -> None:
     for answer in answered.all:
         if not answer["ok"]:
             said = answer.get("summary") or "; ".join(r["message"] for r in answer["reasons"]) or answer["error"]
-            out.print(f"\n{escape(answer['for'])} gets nothing: {escape(said)}")
+            out.print(f"\n{escape(answer['for'])} gets no devices: {escape(said)}")
             for change in answer["wouldHelp"]:
                 out.print(f"  would help: {escape(change)}")
     for what, nodes in answered.plugins.items():
         named = ", ".join(nodes[:_MOST_NODES]) + (" …" if len(nodes) > _MOST_NODES else "")
         out.print(
-            f"\n{escape(what)} gets no device here: it is left to the device plugin of {escape(named)}, which is not asked."
+            f"\n{escape(what)} gets no device here: the device plugin of {escape(named)} allocates it, which is not simulated here."
         )
     if manifests.left_out:
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(manifests.left_out.items()))
-        out.print(f"\nNot looked at: {escape(told)}.")
+        out.print(f"\nIgnored: {escape(told)}.")
 
 
 def _rows(answer: Json) -> Iterator[tuple[str, ...]]:

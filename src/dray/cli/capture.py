@@ -48,7 +48,7 @@ def capture(source: Source, only: Sequence[str], all_nodes: bool, name: str, out
         slices = [each for each in slices if each["spec"].get("nodeName") in only]
     made = captured(nodes, slices, found.plain(DEVICE_CLASSES), name)
     if not made:
-        raise Trouble(f"{source.holds} no nodes with devices; --all-nodes captures those without")
+        raise Trouble(f"{source.holds} no nodes with devices; --all-nodes includes nodes without devices")
     documents = [each.document for each in made]
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(documents), indent=2).decode())
@@ -59,6 +59,8 @@ def capture(source: Source, only: Sequence[str], all_nodes: bool, name: str, out
 
 def _tell(made: Sequence[Captured]) -> None:
     for each in made:
-        nodes = counted(len(each.nodes), "node") if each.nodes else "no node of their own"
+        nodes = counted(len(each.nodes), "node") if each.nodes else "not on a single node"
         click.echo(f"{each.document['metadata']['name']}: {nodes}, {counted(each.devices, 'device')} each", err=True)
-    click.echo("Simulate it:  dray up --hardware FILE.yaml, or one of it: --hardware FILE.yaml#NAME:COUNT", err=True)
+    click.echo(
+        "To simulate it:  dray up --hardware FILE.yaml, or one description only: --hardware FILE.yaml#NAME:COUNT", err=True
+    )

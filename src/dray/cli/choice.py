@@ -30,22 +30,22 @@ HEADINGS: Final = {
 
 def show_choice(choice: Choice, console: Console, *, placed: bool, wide: bool) -> None:
     """``placed``: the pod has its node already; ``wide``: the devices of every runner-up, not only of the next best."""
-    asked = " (as if it were placed now)" if placed else ""
+    asked = " (if it were scheduled now)" if placed else ""
     console.print(f"\nWhy {escape(choice.summary())}{asked}.")
     if len(choice.nodes) > 1:
         console.print(table(*_columns(choice)))
         same = _same(choice.nodes)
         more = choice.compared - len(choice.nodes)
-        left_out = f"{more} more {'node that is' if more == 1 else 'nodes that are'} no better. " if more else ""
+        left_out = f"{more} more {'node scores' if more == 1 else 'nodes score'} no better. " if more else ""
         equal = ", ".join(f"{_heading(name)} {_number(value)}" for name, value in same.items() if value)
-        console.print(f"[dim]{left_out}{f'Equal for all: {equal}.' if equal else ''}[/dim]", soft_wrap=True)
+        console.print(f"[dim]{left_out}{f'The same for all: {equal}.' if equal else ''}[/dim]", soft_wrap=True)
     told = [node for node in choice.nodes if node.devices]
     own = next((node for node in told if node.node == choice.node), None)
     others = [node for node in told if node is not own]
     for node in [own] if own is not None else []:
         console.print(f"\nDevices\n{_devices(node)}", soft_wrap=True)
     for node in others if wide else others[:1]:
-        console.print(f"Instead, on {node.node}\n{_devices(node)}", soft_wrap=True)
+        console.print(f"Alternative on {node.node}\n{_devices(node)}", soft_wrap=True)
 
 
 def _columns(choice: Choice) -> tuple[list[str], list[list[str]]]:

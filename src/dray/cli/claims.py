@@ -46,9 +46,9 @@ def claims(namespace: str | None, orphans: bool, source: Source, output: str) ->
 def _show(rows: list[ClaimRow], orphans: bool, namespace: str | None, console: Console, *, wide: bool) -> None:
     if not rows:
         where = f" in namespace {namespace}" if namespace else ""
-        console.print(f"No claim{where} is an orphan." if orphans else f"No claims{where}.")
+        console.print(f"No orphaned claims{where}." if orphans else f"No claims{where}.")
         return
-    columns = ("namespace", "claim", "state", "devices", "used by", "made for", "age", *(("why",) if orphans or wide else ()))
+    columns = ("namespace", "claim", "state", "devices", "used by", "owner", "age", *(("reason",) if orphans or wide else ()))
     console.print(table(columns, [_cells(row, orphans or wide, wide) for row in rows]))
     states = Counter(row.state for row in rows)
     console.print()
@@ -56,7 +56,7 @@ def _show(rows: list[ClaimRow], orphans: bool, namespace: str | None, console: C
         f"{counted(len(rows), 'claim')}: " + ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
     )
     if orphans:
-        console.print("`dray release CLAIM -n NAMESPACE` lets go of one, with proof that no pod uses it.")
+        console.print("`dray release CLAIM -n NAMESPACE` releases one after checking that no pod uses it.")
 
 
 def _cells(row: ClaimRow, why: bool, wide: bool) -> tuple[str | Text, ...]:

@@ -81,7 +81,7 @@ def controllers(
     chosen = tuple(filter(None, (name.strip() for name in only.split(",")))) or ("claims",)
     for name in chosen:
         if name not in SETS | OPTIONAL:
-            raise click.BadParameter(f"{name!r} is not a controller; known: {', '.join(SETS | OPTIONAL)}", param_hint="--only")
+            raise click.BadParameter(f"unknown controller {name!r}; known: {', '.join(SETS | OPTIONAL)}", param_hint="--only")
     if "exporter" in chosen and exporter == "auto":
         _readable(scheduler_config)
     exporting = Exporting(Settings(exporter, exporter_image), lambda: _numa_enabled(scheduler_config))
@@ -113,9 +113,9 @@ def _certificate(path: Path) -> str:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path} cannot be read: {error}", param_hint="--root-ca-file") from error
+        raise click.BadParameter(f"cannot read {path}: {error}", param_hint="--root-ca-file") from error
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise click.BadParameter(f"{path} has no certificate in PEM", param_hint="--root-ca-file")
+        raise click.BadParameter(f"{path} contains no PEM certificate", param_hint="--root-ca-file")
     return text
 
 
@@ -128,7 +128,7 @@ def _numa_enabled(path: Path | None) -> bool | None:
         return _looks_at_zones(path)
     except (OSError, UnicodeDecodeError, ConfigError) as error:
         log.error(
-            "the scheduler's configuration cannot be read, so the placement exporter stays as it is: mend the file, or choose "
+            "cannot read the scheduler's configuration, so the placement exporter stays as it is; fix the file, or use "
             "--exporter on or off",
             extra={"file": str(path), "error": str(error)},
         )
@@ -142,7 +142,7 @@ def _readable(path: Path | None) -> None:
     try:
         _looks_at_zones(path)
     except (OSError, UnicodeDecodeError, ConfigError) as error:
-        hint = "--exporter auto needs the scheduler's configuration; mend it, or choose --exporter on or off"
+        hint = "--exporter auto needs the scheduler's configuration; fix it, or use --exporter on or off"
         raise click.BadParameter(f"{path}: {error}. {hint}", param_hint="--scheduler-config") from None
 
 

@@ -102,7 +102,7 @@ class _Demo:
         await running
         if not settled and not ended_by_user:
             raise click.ClickException(
-                "the example workloads did not settle; `dray demo` without --once leaves the cluster up to look at"
+                "the example workloads did not settle; run `dray demo` without --once to inspect the cluster"
             )
 
     async def _workloads(self, stop: asyncio.Event) -> bool:
@@ -146,7 +146,7 @@ class _Demo:
         events, _ = await self.local.port.list(EVENTS)
         failures = failed_bindings(msgspec.json.decode(event) for event in events)
         pods = sorted(self.world.all(PODS).values(), key=lambda pod: pod.key)
-        self._console.print("\n[bold]Where everything is[/bold]\n")
+        self._console.print("\n[bold]Result[/bold]\n")
         self._console.print(table(("pod", "node", "state", "devices"), [_row(self.world, pod) for pod in pods]))
         for pod in filter(_refusal, pods):
             self._console.print(f"\n[bold]Why is {pod.metadata.name} pending?[/bold]  [dim]dray why {pod.metadata.name}[/dim]\n")
@@ -160,10 +160,10 @@ class _Demo:
             f"  export KUBECONFIG={kubeconfig}\n"
             f"  kubectl get pods,resourceclaims -o wide\n"
             f"  dray why too-much          # why is it pending, and what would help?\n"
-            f"  dray devices               # what is free, what is used, by whom?\n"
-            f"  kubectl delete pod train   # its GPUs are free at once\n"
+            f"  dray devices               # which devices are free, which are in use?\n"
+            f"  kubectl delete pod train   # frees its GPUs\n"
             f"  kubectl scale deployment inference --replicas=20\n"
-            f"  dray verify                # proves that nothing is allocated twice\n\n"
+            f"  dray verify                # is anything allocated twice?\n\n"
             f"Example manifests: {Path(examples.__file__).parent}\n",
             soft_wrap=True,  # commands are copied: the terminal may fold them, not we
         )
@@ -192,7 +192,7 @@ class Narrator:
             del self._refused[key]
             pod = self.world.get(PODS, key)
             if isinstance(pod, Pod) and _refusal(pod):
-                self._tell(f"pod [cyan]{pod.metadata.name}[/cyan] [yellow]waits[/yellow]: {escape(_refusal(pod))}")
+                self._tell(f"pod [cyan]{pod.metadata.name}[/cyan] [yellow]is pending[/yellow]: {escape(_refusal(pod))}")
         return []
 
     def wake(self) -> float | None:
@@ -222,14 +222,14 @@ def _pod_news(change: Change) -> str:
     assert isinstance(change.object, Pod)
     name = change.object.metadata.name
     if not isinstance(new, Pod):
-        return f"pod {name} is gone"
+        return f"pod {name} is deleted"
     before = old if isinstance(old, Pod) else Pod()
     if new.spec.node_name and not before.spec.node_name:
         return f"pod [cyan]{name}[/cyan] is bound to [green]{new.spec.node_name}[/green]"
     if new.status.phase != before.status.phase and new.status.phase in ("Running", "Succeeded", "Failed"):
         return f"pod [cyan]{name}[/cyan] is {new.status.phase.lower()}"
     if new.status.nominated_node_name and not before.status.nominated_node_name:
-        return f"pod [cyan]{name}[/cyan] waits for its devices to be attached to {new.status.nominated_node_name}"
+        return f"pod [cyan]{name}[/cyan] is waiting for its devices to be attached to {new.status.nominated_node_name}"
     return ""
 
 
@@ -241,7 +241,7 @@ def _claim_news(change: Change) -> str:
     if new.status.allocation is not None and before is None:
         return f"claim [cyan]{new.metadata.name}[/cyan] gets [green]{_devices(new)}[/green]"
     if new.status.allocation is None and before is not None:
-        return f"claim [cyan]{new.metadata.name}[/cyan] gives its devices back"
+        return f"claim [cyan]{new.metadata.name}[/cyan] is deallocated"
     return ""
 
 

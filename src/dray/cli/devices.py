@@ -76,17 +76,17 @@ def _wanted(row: Row, nodes: Sequence[str], driver: str | None, states: Sequence
 def _show(found: Inventory, console: Console, *, wide: bool, only: bool) -> None:
     if not found.devices:
         none = (
-            "No device is like that; `dray devices` shows all."
+            "No devices match; `dray devices` lists all."
             if only
-            else "No devices. A driver publishes them as ResourceSlices."
+            else "No devices found. Drivers publish devices as ResourceSlices."
         )
         console.print(none)
         return
     if len(found.devices) > _MANY and not wide and not only:
         console.print(table(("node", "devices", *STATES), [_by_node(node) for node in found.nodes]))
-        console.print(f"\n{_totals(found)} Each of them: -o wide, or --node NAME.")
+        console.print(f"\n{_totals(found)} To list devices: -o wide or --node NAME.")
         return
-    extra = ("capacity", "why") if wide else ()
+    extra = ("capacity", "reason") if wide else ()
     zoned = ("zone",) if any(row.zones for row in found.devices) else ()
     columns = ("node", "driver", "pool", "device", *zoned, "state", "users", "taints", *extra)
     console.print(table(columns, _rows(found.devices, wide)))

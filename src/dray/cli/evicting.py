@@ -34,7 +34,7 @@ BUDGET_SECONDS: Final = 2.0
 LOOK_SHARE: Final = 10.0
 _KINDS: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_TAINT_RULES)
 
-_NOBODY_ACTS: Final = "no controller says anything about the rule; see that a device taint eviction controller runs"
+_NOBODY_ACTS: Final = "no controller reports on the rule; check that a device taint eviction controller is running"
 _NAMED: Final = 3
 
 Tell = Callable[[str], None]
@@ -77,7 +77,7 @@ async def watched(cluster: Cluster, name: str, end: float, tell: Tell) -> Left:
         if (began := time.time()) >= look_at:
             users = await _users(cluster, rule)
             if not users.everybody:
-                return Left(done=True, message=last or "nobody has to leave")
+                return Left(done=True, message=last or "no pods to evict")
             look_at = time.time() + LOOK_SHARE * (time.time() - began)
             at_work = at_work or bool(users.going)  # somebody told them to leave
             if not at_work and time.time() > silent:
@@ -99,14 +99,14 @@ async def in_waves(cluster: Cluster, rule: DeviceTaintRule, waves: Waves, end: f
         if not now:
             return Left(left.evicted, done=True)
         if time.time() > end:
-            return msgspec.structs.replace(left, message=f"{counted(now, 'pod')} still there")
+            return msgspec.structs.replace(left, message=f"{counted(now, 'pod')} left")
         if users.going:
             await asyncio.sleep(POLL_SECONDS)
             continue
         told, left.kept = await _wave(cluster, due, waves)
         left.evicted += told
-        waiting = f"; {counted(len(left.kept), 'pod')} waiting for a disruption budget" if left.kept else ""
-        tell(f"{counted(left.evicted, 'pod')} told to leave, {len(due) - told} to go{waiting}")
+        waiting = f"; {counted(len(left.kept), 'pod')} blocked by a disruption budget" if left.kept else ""
+        tell(f"{counted(left.evicted, 'pod')} evicted, {len(due) - told} to go{waiting}")
         await asyncio.sleep(max(waves.pause, POLL_SECONDS) if told else BUDGET_SECONDS)
 
 
@@ -139,7 +139,7 @@ class _Users(msgspec.Struct, frozen=True):
     @property
     def left_alone(self) -> str:
         """That the controller is done although some must leave: kube-controller-manager's has rules of its own."""
-        return f"the controller evicts nobody more, and {_names([*(pod.key for pod in self.due), *self.later])} must leave"
+        return f"the controller evicts no more pods, but {_names([*(pod.key for pod in self.due), *self.later])} must leave"
 
     @property
     def still(self) -> str:

@@ -62,7 +62,9 @@ def exporter(node: str, podresources: Path, sysfs: Path, kubelet_state: Path | N
     except ValueError as error:
         raise click.ClickException(f"{sysfs}: {error}") from error
     if not zones:
-        raise click.ClickException(f"{sysfs} says nothing about zones: expected node0/cpulist there; give the place with --sysfs")
+        raise click.ClickException(
+            f"no NUMA zones found in {sysfs}: expected node0/cpulist there; set the directory with --sysfs"
+        )
     made: list[Exporter] = []
 
     def build(world: World, metrics: Metrics) -> list[Exporter]:

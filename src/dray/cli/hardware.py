@@ -52,4 +52,4 @@ def print_catalogue() -> None:
     from dray.cli.output import console, table
     from dray.nodes.hardware import CATALOGUE, describe
 
-    console().print(table(("name", "what it is"), [(name, describe(name)) for name in CATALOGUE]))
+    console().print(table(("name", "description"), [(name, describe(name)) for name in CATALOGUE]))

@@ -35,7 +35,7 @@ def kubeconfig(data: Path | None, view: bool, merge: bool) -> None:
     directory = data or data_default()
     port = kept_port(directory)
     if not port:
-        raise click.ClickException(f"no cluster is kept in {directory}; `dray up --data {directory}` makes one")
+        raise click.ClickException(f"no cluster found in {directory}; create one with `dray up --data {directory}`")
     try:
         config = kubeconfigs.kubeconfig(identity(directory), f"https://127.0.0.1:{port}", view=view)
         if not merge:
@@ -45,4 +45,4 @@ def kubeconfig(data: Path | None, view: bool, merge: bool) -> None:
         kubeconfigs.merge(config, path)
     except (JournalError, KubeconfigError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"Context {config['current-context']} is in {path}.", err=True)
+    click.echo(f"Added context {config['current-context']} to {path}.", err=True)

@@ -47,7 +47,7 @@ def nodes(hardware: tuple[str, ...], plain: int | None, taint: bool, kubelet_roo
 
     made = simulated_machines(hardware, plain)
     if not made.nodes:
-        raise click.UsageError("give --hardware NAME:COUNT or --nodes COUNT; `dray up --list-hardware` prints what there is")
+        raise click.UsageError("specify --hardware NAME:COUNT or --nodes COUNT; `dray up --list-hardware` lists the hardware")
     if taint:
         for manifest in made.nodes:
             manifest["spec"] = {"taints": [{"key": "dray.dev/simulated", "value": "true", "effect": "NoSchedule"}]}

@@ -22,7 +22,7 @@ def show(causes: Sequence[Cause], pods: Sequence[Pod], console: Console, *, wide
     """For people: one paragraph for each cause, with the pods and what would help most. ``named``: these pods were asked for,
     not all that there are."""
     if not causes:
-        console.print("No pod waits for a node." if pods else "There are no pods.")
+        console.print("No pods are pending." if pods else "No pods found.")
         if named:
             console.print(_whereabouts(pods))
         return
@@ -46,10 +46,6 @@ def _whereabouts(pods: Sequence[Pod]) -> str:
     ended = sum(pod.terminal for pod in pods)
     where = [f"{count} on {node}" for node, count in sorted(on.items())]
     told = [some(where)] if where else []
-    told += [f"{ended} ended"] if ended else []
-    told += (
-        [f"{gone} without a node {'is' if gone == 1 else 'are'} being deleted"]
-        if (gone := len(pods) - on.total() - ended)
-        else []
-    )
-    return f"Of {counted(len(pods), 'pod')}: {', '.join(told)}. `dray why POD` says why there."
+    told += [f"{ended} finished"] if ended else []
+    told += [f"{gone} being deleted without a node"] if (gone := len(pods) - on.total() - ended) else []
+    return f"{counted(len(pods), 'pod')}: {', '.join(told)}. `dray why POD` explains the placement of one."

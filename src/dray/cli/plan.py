@@ -105,14 +105,14 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
 
     given = click.get_current_context().get_parameter_source("max_nodes")
     if not templates and given is click.core.ParameterSource.COMMANDLINE:
-        raise click.UsageError("--max-nodes says how many nodes of a --node-template are tried: give one")
+        raise click.UsageError("--max-nodes requires --node-template")
     changes = _changes(**change, nothing=bool(templates))
     snapshot = source.read(needs=_NEEDED, decisive=())
     changes.objects = like_those_of(snapshot, changes.objects)
     warn_of_unread(snapshot, {str(body.get("kind")) for _, body in changes.objects})
     settings, gates = placing_of(config, snapshot)
     try:
-        with patience("still rehearsing; many nodes, pods or changes take a while …"):
+        with patience("rehearsing the change; this can take a while …"):
             if templates:
                 answers = _admitted(snapshot, changes, templates, max_nodes, settings, gates)
             else:
@@ -123,7 +123,7 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
         emit(answers, output, lambda console: _show_templates(answers, console))
         sys.exit(0 if answers.all_placed else 1)
     for left_out in found.left_out:
-        click.echo(f"warning: left out, because Dray knows no such kind and takes it to decide nothing: {left_out}", err=True)
+        click.echo(f"warning: ignored, because Dray does not know this kind: {left_out}", err=True)
     emit(found.to_json(), output, lambda console: _show(found, console, wide=output == "wide"))
     sys.exit(0 if found.all_placed else 1)
 
@@ -148,7 +148,7 @@ def _warn_of_bare(templates: Sequence[Template], snapshot: Snapshot) -> None:
     with_devices = {(body.get("spec") or {}).get("nodeName") for body in snapshot.plain(RESOURCE_SLICES)}
     for template in templates:
         if not template.slices and template.name in with_devices:
-            told = f"template {template.name} has no devices, and node {template.name} of the cluster has some"
+            told = f"template {template.name} has no devices, but node {template.name} in the cluster has some"
             click.echo(f"warning: {told}; save its slices too: kubectl get node,resourceslice -o yaml", err=True)
 
 
@@ -195,7 +195,7 @@ def _changes(
     from dray.explain.plan import Changes
 
     if not nothing and not any((files, drain, cordon, uncordon, remove, taint, taint_device)):
-        raise click.UsageError("say what would change: -f FILE, --drain NODE, --taint NODE TAINT …")
+        raise click.UsageError("specify a change: -f FILE, --drain NODE, --taint NODE TAINT …")
     try:
         objects = objects_of(files)
     except SnapshotError as error:
@@ -221,14 +221,14 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         console.print()
     if found.evictions:
         rows = [
-            (e.pod, e.node, e.place_then or Text("finds no place" if e.again else "is not made again", "red"), e.why)
+            (e.pod, e.node, e.place_then or Text("does not fit" if e.again else "not recreated", "red"), e.why)
             for e in found.evictions
         ]
-        console.print(table(("leaves", "from", "goes to", "why"), rows))
+        console.print(table(("evicted", "from", "moves to", "reason"), rows))
         console.print()
     kept = found.protected if wide else found.protected[:_MANY]
     for key in kept:
-        console.print(f"[yellow]A disruption budget keeps {escape(key)} where it is.[/yellow]")
+        console.print(f"[yellow]{escape(key)} is protected by a disruption budget and would stay.[/yellow]")
     if len(kept) < len(found.protected):
         console.print(f"… {len(found.protected) - len(kept)} more, see -o wide")
     if kept:
@@ -242,14 +242,14 @@ def _show_compared(rows: Sequence[tuple[str, str, str]], console: Console, wide:
     if changed:
         console.print(table(("", "before", "after"), changed))
     if same := len(rows) - len(changed):
-        console.print(f"[dim]{counted(same, 'number')} more {'stays' if same == 1 else 'stay'} as before, see -o wide[/dim]")
+        console.print(f"[dim]{counted(same, 'value')} unchanged, see -o wide[/dim]")
     if rows:
         console.print()
 
 
 def _show_templates(found: Answers, console: Console) -> None:
     if not found.waiting:
-        console.print("No pod waits.")
+        console.print("No pods are pending.")
         return
     rows = []
     for answer in found.templates:
@@ -257,10 +257,10 @@ def _show_templates(found: Answers, console: Console) -> None:
         first = ", ".join(answer.nodes[0].pods[:_NAMED]) if answer.nodes else ""
         more = f" and {len(answer.nodes[0].pods) - _NAMED} more" if answer.nodes and len(answer.nodes[0].pods) > _NAMED else ""
         rows.append((answer.template, nodes, f"{len(answer.admits)} of {len(found.waiting)}", first + more))
-    console.print(table(("template", "nodes", "pods", "the first node takes"), rows))
+    console.print(table(("template", "nodes", "pods", "first node takes"), rows))
     if nowhere := [pod for pod in found.waiting if not any(pod in answer.admits for answer in found.templates)]:
         template = "the template" if len(rows) == 1 else "any of the templates"
-        console.print(f"\nNo node of {template} takes {escape(some(nowhere))}: `dray why POD` says what is missing.")
+        console.print(f"\nNo node of {template} fits {escape(some(nowhere))}; `dray why POD` explains why.")
 
 
 def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None:
@@ -276,6 +276,6 @@ def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None
         )
         for pod in shown
     ]
-    console.print(table(("pod", "verdict", "node", "devices", "after", "why not"), rows))
+    console.print(table(("pod", "verdict", "node", "devices", "evicts", "reason"), rows))
     if len(shown) < len(pods):
         console.print(f"… {len(pods) - len(shown)} more, see -o wide")

@@ -29,13 +29,13 @@ def find(world: World, name: str, namespace: str, events: Iterable[Mapping[str, 
         last = told[-1]
         by = f" by {last.by}" if last.by else ""
         raise Trouble(
-            f'pod "{name}" is gone from namespace "{namespace}"; the last that was told of it, at {format_time(last.at)}{by}: '
-            f"{last.what}: {last.detail}; `dray story {name} -n {namespace}` tells the rest"
+            f'pod "{name}" no longer exists in namespace "{namespace}"; last event, at {format_time(last.at)}{by}: '
+            f"{last.what}: {last.detail}; `dray story {name} -n {namespace}` shows the rest"
         )
     if found is None:
         elsewhere = sorted(key for key in world.all(PODS) if key.rpartition("/")[2] == name)
         here = [each.metadata.name for each in world.all(PODS).values() if each.metadata.namespace == namespace]
         near = get_close_matches(name, sorted(here), 1, 0.8)
-        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else f"; did you mean {near[0]}?" if near else ""
+        hint = f"; did you mean {', '.join(elsewhere[:3])}?" if elsewhere else f"; did you mean {near[0]}?" if near else ""
         raise Trouble(f'pod "{name}" not found in namespace "{namespace}"{hint}')
     return found

@@ -109,7 +109,7 @@ def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
         narrow = len(names) <= _MOST_BESIDE and not any("/" in name for name in names)
         screen.print(_beside(tree, names) if narrow else _below(tree, names, every=wide))
     elif not notes:
-        screen.print("There are no queues: pods are scheduled by priority and age.")
+        screen.print("No queues found: pods are scheduled by priority and age.")
     for note in notes:
         screen.print(note, style="yellow", markup=False)
 
@@ -118,22 +118,20 @@ def _notes(tree: QueueTree) -> Iterator[str]:
     """Queues from which no pod starts."""
 
     def wait(count: int) -> str:
-        return f"{counted(count, 'pod')} {'waits' if count == 1 else 'wait'} in it"
+        return f"{counted(count, 'pod')} waiting in it"
 
     for name, error in tree.wrong.items():
-        yield f"queue {name} is not used: {error}" + (f"; {wait(count)}" if (count := tree.wait_in_vain.get(name)) else "")
+        yield f"queue {name} is ignored: {error}" + (f"; {wait(count)}" if (count := tree.wait_in_vain.get(name)) else "")
     for name, count in tree.wait_in_vain.items():
         if name not in tree.wrong:
             below = ", ".join(row.name for row in tree.queues if row.parent == name)
-            yield f"queue {name} takes no pods itself because it has queues below it ({below}); {wait(count)}"
+            yield f"queue {name} accepts no pods because it has child queues ({below}); {wait(count)}"
     for name in sorted({*tree.missing, *tree.left}):
         told = []
         if count := tree.missing.get(name):
             told.append(wait(count))
         if count := tree.left.get(name):
-            told.append(
-                f"{counted(count, 'pod')} of it {'runs' if count == 1 else 'run'}, from which no queue takes anything back"
-            )
+            told.append(f"{counted(count, 'pod')} running in it, from which no queue can reclaim")
         yield f"queue {name} does not exist: {'; '.join(told)}"
 
 

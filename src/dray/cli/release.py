@@ -65,9 +65,9 @@ def release(
       dray release --orphans
     """
     if bool(names) == orphans:
-        raise click.UsageError("give the names of claims, or --orphans")
+        raise click.UsageError("specify claim names or --orphans")
     if not source.live:
-        raise click.UsageError("--snapshot reads files, from which nothing can be released")
+        raise click.UsageError("--snapshot reads files, which cannot be changed")
     keys = _orphans(source, namespace) if orphans else [_key(name, source, namespace) for name in names]
     if orphans and keys and not yes and not dry_run:
         _confirm(keys)
@@ -92,7 +92,7 @@ def _orphans(source: Source, namespace: str | None) -> list[str]:
 def _confirm(keys: list[str]) -> None:
     told = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
     if not sys.stdin.isatty():
-        raise Trouble(f"this releases {len(keys)} claims ({told}); say --yes if that is meant")
+        raise Trouble(f"this releases {len(keys)} claims ({told}); confirm with --yes")
     click.confirm(f"Release {len(keys)} claims ({told})?", abort=True, err=True)
 
 
@@ -106,7 +106,7 @@ async def _one(remote: Remote, key: str, dry_run: bool) -> Released:
             return await _attempt(remote, key, dry_run)
         except Conflict:
             continue
-    raise Trouble(f"claim {key} changes all the time; try again")
+    raise Trouble(f"claim {key} keeps changing; try again")
 
 
 async def _attempt(remote: Remote, key: str, dry_run: bool) -> Released:
@@ -154,11 +154,11 @@ async def _write(remote: Remote, claim: ResourceClaim, verb: Any, body: Any = No
 
 def _show(found: list[Released], dry_run: bool, console: Console) -> None:
     if not found:
-        console.print("No claim is an orphan.")
+        console.print("No orphaned claims.")
     for one in found:
-        held = f", which holds {', '.join(one.devices)}" if one.devices else ""
+        held = f" ({', '.join(one.devices)})" if one.devices else ""
         if one.refused:
-            console.print(f"{one.claim}{held}, is in use:", markup=False)
+            console.print(f"{one.claim}{held} is in use:", markup=False)
             told = one.refused
         else:
             did = "would be released" if dry_run else "released and deleted" if one.deleted else "released"

@@ -136,7 +136,7 @@ class Connection:
         """What a scheduler's configuration says about the connection, where the command line says nothing. Raises
         ValueError for times of an election that cannot work."""
         for notice in config.notices:
-            log.warning("a setting is not used", extra={"detail": notice})
+            log.warning("ignoring a setting", extra={"detail": notice})
         said = config.leader_election
         if self.election is None and said is not None:
             self.election = Settings(said.name, said.namespace, said.lease_duration, said.renew_deadline, said.retry_period)
@@ -172,7 +172,7 @@ def gates(text: str) -> Gates:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
     asked = {name.strip() for name, _, value in (each.partition("=") for each in text.split(",")) if value.strip() == "true"}
     for gate in sorted((found.on | asked) & WITHOUT_EFFECT):
-        click.echo(f"warning: feature gate {gate} has no effect: Dray does nothing for it yet", err=True)
+        click.echo(f"warning: feature gate {gate} has no effect: not implemented in Dray yet", err=True)
     return found
 
 
@@ -235,12 +235,12 @@ def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
     except (KubeconfigError, ClusterError, OSError) as error:
         raise click.ClickException(told(error)) from error
     except LeadershipLost as lost:
-        log.error("ending: start it again, it resumes from what the cluster shows", extra={"error": str(lost)})
+        log.error("leadership lost, exiting; restart to continue from the state of the cluster", extra={"error": str(lost)})
         raise SystemExit(1) from None
     except DeciderFailed as failed:
         if isinstance(failed.__cause__, BrokenPipeError):  # one that tells what it sees, and nobody reads on
             raise failed.__cause__ from None
-        log.exception("a decider failed: this is a bug in Dray; start it again, it resumes from what the cluster shows")
+        log.exception("internal error: this is a bug in Dray; restart to continue from the state of the cluster")
         raise SystemExit(1) from None
 
 

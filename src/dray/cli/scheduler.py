@@ -51,7 +51,7 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
     """
     connection = Connection("dray-scheduler", options)
     if config_file is not None and scheduler_name:
-        raise click.UsageError("--scheduler-name and --config both name schedulers: give one")
+        raise click.UsageError("--scheduler-name cannot be combined with --config, which names the schedulers")
     config = _read(config_file, connection) if config_file is not None else None
 
     def build(world: World, metrics: Metrics) -> list[Decider]:

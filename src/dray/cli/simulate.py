@@ -81,15 +81,15 @@ def simulate(
     from dray.simulate.scenario import ScenarioError
 
     if not files and not from_cluster:
-        raise click.UsageError("give scenario files, or --from-cluster")
+        raise click.UsageError("specify scenario files or --from-cluster")
     if record is not None and add:
-        raise click.UsageError("--add runs twice and shows the difference; --record writes down one run: give one")
+        raise click.UsageError("--add cannot be combined with --record")
     if source.named and not from_cluster:
-        raise click.UsageError("--snapshot, --kubeconfig and --context say which cluster --from-cluster begins with")
+        raise click.UsageError("--snapshot, --kubeconfig and --context require --from-cluster")
     try:
         snapshot = source.read(needs=_NEEDED, decisive=()) if from_cluster else None
         scenario = _scenario(files, seed, until, snapshot)
-        said = f"simulating {scenario.until:g} s; long and busy scenarios take a while …"
+        said = f"simulating {scenario.until:g} s; long scenarios take a while …"
         with patience(said), Recorder(record) if record is not None else nullcontext() as recorder:
             found = _twice(scenario, add, snapshot) if add else None
             report = found.after if found is not None else run(scenario, recorder)
@@ -119,7 +119,7 @@ def _scenario(files: Sequence[Path], seed: int | None, until: str | None, snapsh
     except ValueError as error:
         raise Trouble(f"--until: {error}") from error
     if snapshot is None:
-        with patience("still reading the files …"):
+        with patience("reading the files …"):
             return read(files, seed=seed, until=seconds_long)
     warn_of_unread(snapshot)
     settings, gates = placing_of(None, snapshot)
@@ -146,7 +146,7 @@ def _plain(found: WhatIf) -> dict[str, Any]:
 def _show_difference(found: WhatIf, console: Console) -> None:
     told = found.difference
     if told.added:
-        console.print(table(("added", "phase", "node", "bound at", "devices", "why not"), [_row(pod) for pod in told.added]))
+        console.print(table(("added", "phase", "node", "bound at", "devices", "reason"), [_row(pod) for pod in told.added]))
         console.print()
     was = {f"{pod['namespace']}/{pod['name']}": pod for pod in found.before.pods}
     rows = [(one.pod, _ended(one.before), _ended(one.after)) for one in told.changed]
@@ -160,8 +160,8 @@ def _show_difference(found: WhatIf, console: Console) -> None:
         )
     running = [sum(pod["phase"] == "Running" for pod in report.pods) for report in (found.before, found.after)]
     without = counted(running[0], "pod")
-    console.print(f"After {found.after.until:g} s {without} would run without it, {running[1]} with it; ", end="")
-    console.print(f"{len(told.changed)} end otherwise, {len(told.gone)} are gone, {len(told.evictions)} more leave.")
+    console.print(f"After {found.after.until:g} s: {without} running without the added objects, {running[1]} with them; ", end="")
+    console.print(f"{len(told.changed)} end differently, {len(told.gone)} gone, {len(told.evictions)} more evicted or deleted.")
 
 
 def _ended(end: dict[str, Any]) -> str:
@@ -184,17 +184,17 @@ def _row(pod: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _show(report: Any, console: Console) -> None:
-    console.print(table(("pod", "phase", "node", "bound at", "devices", "why not"), [_row(pod) for pod in report.pods]))
+    console.print(table(("pod", "phase", "node", "bound at", "devices", "reason"), [_row(pod) for pod in report.pods]))
     phases = Counter(pod["phase"] for pod in report.pods)
     told = ", ".join(f"{count} {phase or 'unknown'}" for phase, count in sorted(phases.items()))
     pods = counted(len(report.pods), "pod") + (f" ({told})" if told else "")
-    console.print(f"\n{report.until:g} s simulated with seed {report.seed}: {pods}, ", end="")
+    console.print(f"\nSimulated {report.until:g} s with seed {report.seed}: {pods}, ", end="")
     console.print(f"{len(report.evictions)} deleted or evicted, {counted(len(report.events), 'event')}.")
     for refused in report.refused_objects:
         if refused.at:
-            console.print(f"[yellow]refused:[/yellow] {escape(refused.text)}")
+            console.print(f"[yellow]rejected:[/yellow] {escape(refused.text)}")
     if report.invariants.violated:
-        console.print(f"[red]{len(report.invariants.violated)} invariants violated:[/red]")
+        console.print(f"[red]{counted(len(report.invariants.violated), 'violation')} of invariants:[/red]")
         found = [(f"{v['at']:.3f}s", v["rule"], "\n".join(v["objects"]), v["detail"]) for v in report.invariants.violated]
         console.print(table(("at", "rule", "objects", "detail"), found))
     else:

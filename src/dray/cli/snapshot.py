@@ -41,19 +41,17 @@ def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubec
     if str(output) == "-":
         output = None
     if output is None and sys.stdout.isatty():
-        raise click.UsageError("give a file with -o FILE, or send the output elsewhere than to a terminal")
+        raise click.UsageError("write to a file with -o FILE, or redirect the output")
     found, header = _taken(Source((), kubeconfig, context), config, feature_gates)
     for problem in undecodable(found):
-        click.echo(f"warning: cannot be read by Dray, and is in the snapshot as it is: {problem}", err=True)
+        click.echo(f"warning: saved unchanged, because Dray cannot read it: {problem}", err=True)
     _write(found, header, output)
     hidden = [kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)]
     if hidden:
-        told = (
-            f"warning: you may not list {', '.join(sorted(hidden))}; the snapshot says so, and commands that need them will too"
-        )
+        told = f"warning: you may not list {', '.join(sorted(hidden))}; commands that need them will say so"
         click.echo(told, err=True)
     if output is not None:
-        click.echo(f"{len(found.objects)} objects of {len(header.kinds)} kinds are in {output}.", err=True)
+        click.echo(f"Saved {len(found.objects)} objects of {len(header.kinds)} kinds to {output}.", err=True)
 
 
 def _taken(source: Source, config: Path | None, feature_gates: str) -> tuple[Snapshot, Header]:
@@ -84,5 +82,5 @@ def _write(found: Snapshot, header: Header, output: Path | None) -> None:
         sys.stdout.buffer.flush()
         return
     if not output.parent.is_dir():
-        raise Trouble(f"{output.parent} is not a folder")
+        raise Trouble(f"{output.parent} is not a directory")
     write_private(output, b"".join(written(found, header)))

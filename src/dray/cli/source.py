@@ -69,7 +69,7 @@ def _with_source(function: Callable[..., Any], *short: str) -> Callable[..., Any
     @wraps(function)
     def command(*args: Any, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str, **options: Any) -> Any:
         if snapshot and (kubeconfig or context):
-            raise click.UsageError("--snapshot reads files; --kubeconfig and --context read a cluster: give one or the other")
+            raise click.UsageError("--snapshot cannot be combined with --kubeconfig or --context")
         return function(*args, source=Source(snapshot, kubeconfig, context), **options)
 
     return command
@@ -84,7 +84,7 @@ def namespace_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., 
         @wraps(function)
         def command(*args: Any, namespace: str | None, everywhere: bool, **options: Any) -> Any:
             if everywhere and (namespace or options.get("target")):
-                raise click.UsageError("-A is about all namespaces: leave it out where one is meant")
+                raise click.UsageError("-A cannot be combined with -n or a named object")
             return function(*args, namespace=namespace, **options)
 
         return command
@@ -119,7 +119,7 @@ class Source:
     @property
     def holds(self) -> str:
         """The beginning of a sentence about what was read."""
-        return "the cluster has" if self.live else f"{', '.join(str(file) for file in self._files)}: there are"
+        return "the cluster has" if self.live else f"{', '.join(str(file) for file in self._files)} contains"
 
     def namespace(self, asked: str | None) -> str:
         """The one asked for, else the context's, else ``default``."""
@@ -139,7 +139,9 @@ class Source:
             if not clusters:
                 raise
         if len(clusters) > 1:
-            raise Trouble(f"several `dray up` run; choose with --kubeconfig: {', '.join(map(str, clusters))}")
+            raise Trouble(
+                f"several `dray up` clusters are running; choose one with --kubeconfig: {', '.join(map(str, clusters))}"
+            )
         return load(clusters[0], self._context)
 
     def read(self, needs: Sequence[Kind], decisive: Sequence[Kind] | None = None) -> Snapshot:
@@ -155,11 +157,11 @@ class Source:
         if decisive is not None:
             _judge_lacking(found, needs, decisive)
         for problem in undecodable(found):
-            click.echo(f"warning: left out: {problem}", err=True)
+            click.echo(f"warning: skipped: {problem}", err=True)
         return found
 
     def _from_files(self) -> Snapshot:
-        with patience("still reading the snapshot …"):
+        with patience("reading the snapshot …"):
             return from_files(self._files)
 
     def run(self, job: Callable[[Remote], Awaitable[T]], waiting_for: str = "") -> T:
@@ -201,7 +203,7 @@ def _of_kubernetes(kind: Kind) -> bool:
 
 
 def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
-    who = "you may not list them" if found.live else "whoever took the snapshot could not list them"
+    why = "you may not list" if found.live else "could not be listed when the snapshot was taken"
     for kind in needs:
         error = found.unread.get(kind)
         if isinstance(error, NotFound):
@@ -209,11 +211,11 @@ def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
                 continue  # of what nobody has defined there is nothing
             raise Trouble(not_served(kind) + ("" if kind in SWITCHED_ON else "; Kubernetes 1.34 and newer do"))
         if error is not None:
-            raise Trouble(f"the answer needs {kind.resource}, and {who}: {error.message}")
+            raise Trouble(f"the answer needs {kind.resource}, which {why}: {error.message}")
     hidden = ", ".join(sorted(kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)))
     if hidden:
-        told = f"you may not list {hidden}" if found.live else f"the snapshot was taken without the right to list {hidden}"
-        click.echo(f"warning: {told}; the answer is as if there were none", err=True)
+        told = f"you may not list {hidden}" if found.live else f"the snapshot was taken without permission to list {hidden}"
+        click.echo(f"warning: {told}; assuming that there are none", err=True)
 
 
 def _judge_lacking(found: Snapshot, needs: Sequence[Kind], decisive: Sequence[Kind]) -> None:
@@ -221,15 +223,17 @@ def _judge_lacking(found: Snapshot, needs: Sequence[Kind], decisive: Sequence[Ki
     lacking = {} if found.live else {kind: told for kind, told in found.unknown.items() if kind not in found.unread}
     for kind in decisive:
         if kind in lacking:
-            raise Trouble(f"the answer needs {kind.resource}, and {lacking[kind]}; `dray snapshot` takes all that is needed")
+            raise Trouble(
+                f"the answer needs {kind.resource}, and {lacking[kind]}; `dray snapshot` saves everything that is needed"
+            )
     if told := [kind.resource for kind in needs if kind in lacking]:
-        then = "what depends on them cannot be told, and all else is as if the cluster had none"
+        then = "what depends on them is unknown, and the rest assumes that there are none"
         click.echo(f"warning: the files have no {', '.join(told)}; {then}", err=True)
 
 
 def objects_of(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:
     """What is in files of manifests, each with where it is from. Files with nothing in them are a mistake."""
-    with patience("still reading the files …"):
+    with patience("reading the files …"):
         found = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
     if files and not found:
         raise SnapshotError(f"{', '.join(map(str, files))}: there is no object in it")
@@ -256,7 +260,7 @@ def warn_of_unread(found: Snapshot, coming: Iterable[str] = ()) -> None:
 
     unknown = {kind: why for kind, why in found.unknown.items() if kind.kind not in coming}
     for unread in as_if_alone(found.world.all(PODS).values() if PODS in found.world.kinds else (), unknown):
-        click.echo(f"warning: {unread}; `dray snapshot` takes all that is needed", err=True)
+        click.echo(f"warning: {unread}; `dray snapshot` saves everything that is needed", err=True)
 
 
 def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None, Gates]:
@@ -275,4 +279,4 @@ def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None
     except OSError as error:
         raise Trouble(told(error)) from error
     except (UnicodeDecodeError, ConfigError, GateError) as error:
-        raise Trouble(f"{file}: {error}" if file is not None else f"the header of the snapshot: {error}") from error
+        raise Trouble(f"{file}: {error}" if file is not None else f"snapshot header: {error}") from error

@@ -53,7 +53,7 @@ def story(pod: str, namespace: str | None, server: str | None, source: Source, o
 
 def _asked(server: str, key: str) -> list[Line]:
     if not server.startswith(("http://", "https://")):
-        raise Trouble(f"--server {server}: not a URL; it looks like http://127.0.0.1:8080")
+        raise Trouble(f"--server {server}: not a URL; expected something like http://127.0.0.1:8080")
 
     async def get() -> bytes:
         timeout = aiohttp.ClientTimeout(total=10)
@@ -63,7 +63,7 @@ def _asked(server: str, key: str) -> list[Line]:
         ):
             body = await answer.read()
             if answer.status == 404:
-                raise Trouble(f"{server} knows no story of {key}: is it the leader, and was it running then?")
+                raise Trouble(f"{server} has no story of {key}: is it the leader, and was it running at that time?")
             if answer.status != 200:
                 raise Trouble(f"{server} answered {answer.status}: {body[:200].decode(errors='replace')}")
             return body
@@ -73,7 +73,7 @@ def _asked(server: str, key: str) -> list[Line]:
         return msgspec.convert(found["story"] if isinstance(found, dict) else found, list[Line])
     except aiohttp.ClientConnectorError as error:
         raise Trouble(
-            f"cannot connect to {server}: {error.os_error.strerror}; it is what a scheduler serves with --serve"
+            f"cannot connect to {server}: {error.os_error.strerror}; give the address that the scheduler serves with --serve"
         ) from error
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
         raise Trouble(f"{server}: {error or 'no answer in 10 seconds'}") from error
@@ -89,7 +89,7 @@ def _read(source: Source, namespace: str, name: str) -> list[Line]:
 
 def _show(lines: list[Line], console: Console) -> None:
     if not lines:
-        console.print("Nothing is known.")
+        console.print("Nothing is known about this pod.")
         return
     first = lines[0].at
     rows = [(_clock(line.at), f"+{line.at - first:.3f}s", line.what, line.object, line.by, line.detail) for line in lines]

@@ -85,9 +85,9 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
     chosen, wanted = targets.selector(target), targets.taint(what)
     waves = evicting.Waves(options["wave"] or 0, options["pause"], options["respect_budgets"])
     if waves.wanted and not evicts(wanted):
-        raise click.UsageError("--wave and --respect-budgets are about evicting: they need the effect NoExecute")
+        raise click.UsageError("--wave and --respect-budgets require the effect NoExecute")
     if not options["preview"] and not source.live:
-        raise click.UsageError("--snapshot reads files, which cannot be tainted: add --preview")
+        raise click.UsageError("--snapshot reads files, which cannot be tainted; add --preview")
     expires = options["expires"]
     rule = rule_of(chosen, wanted, name=name, expires_at=time.time() + expires if expires is not None else None)
     snapshot = source.read(needs=_NEEDED)
@@ -95,7 +95,7 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
     known = world.get(DEVICE_TAINT_RULES, rule.metadata.name)
     if known is not None and known.spec.device_selector != chosen:
         about = selector_text(known.spec.device_selector)
-        raise Trouble(f"rule {rule.metadata.name} is about {about}; give the new one another name with --rule")
+        raise Trouble(f"rule {rule.metadata.name} already exists for {about}; choose another name with --rule")
     found = _previewed(world, rule, gates, ask=options["preview"] or wanted.effect == "None")
     if options["preview"]:
         emit(found, output, lambda console: show(found, wanted, console, wide=output == "wide"))
@@ -108,7 +108,7 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
 
 
 def _previewed(world: World, rule: DeviceTaintRule, gates: Gates, *, ask: bool) -> Blast:
-    with patience("asking the scheduler where the pods would go …"):
+    with patience("checking where the pods would go …"):
         return previewed(world, rule, time.time(), ask=ask, gates=gates)
 
 
@@ -120,8 +120,8 @@ def _grave(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, above
 def _confirm(found: Blast, wanted: DeviceTaint) -> None:
     show(found, wanted, console_of(stderr=True), wide=False)
     if not sys.stdin.isatty():
-        raise Trouble(f"this {does(found, wanted)}; say --yes if that is meant")
-    click.confirm(f"This {does(found, wanted)}. Go on?", abort=True, err=True)
+        raise Trouble(f"this {does(found, wanted)}; confirm with --yes")
+    click.confirm(f"This {does(found, wanted)}. Continue?", abort=True, err=True)
 
 
 # ---------------------------------------------------------------------------------------------------------- carrying out
@@ -159,8 +159,8 @@ def _carry_out(
     try:
         left = source.run(job, waiting_for="the pods to leave")
     except KeyboardInterrupt:  # what it leaves behind is not what was asked for, and must be known
-        still = "eviction goes on" if effect == "NoExecute" else "it keeps new pods away, and nobody more is evicted"
-        tell(f"stopped watching; rule {rule.metadata.name} stays: {still}")
+        still = "evictions continue" if effect == "NoExecute" else "it keeps new pods away, but no more pods are evicted"
+        tell(f"stopped watching; rule {rule.metadata.name} remains: {still}")
         raise
     answer = {"rule": rule.metadata.name, "preview": found, **msgspec.to_builtins(left)}
     emit(answer, output, lambda console: _told(left, rule, found, console))
@@ -173,17 +173,17 @@ async def _write(cluster: Served, rule: DeviceTaintRule) -> str:
         await cluster.write(create)
     except Conflict:
         await cluster.write(change)
-        return "changed"
-    return "made"
+        return "configured"
+    return "created"
 
 
 def _told(left: evicting.Left, rule: DeviceTaintRule, found: Blast, console: Console) -> None:
     for pod, why in sorted(left.kept.items()):
         console.print(f"{pod}: {why}", markup=False)
     if not left.done:
-        console.print(f"Not all pods have left: {left.message}.", markup=False)
+        console.print(f"Not all pods are gone: {left.message}.", markup=False)
     elif left.message:
-        console.print("No pod that does not tolerate the taint uses these devices any more.")
+        console.print("All pods that do not tolerate the taint are gone from these devices.")
     elif rule.spec.taint.effect == "None":
         show(found, rule.spec.taint, console, wide=False)
 
@@ -197,13 +197,13 @@ def show(found: Blast, wanted: DeviceTaint, console: Console, *, wide: bool) -> 
     if not found.pods:
         return
     rows = [_row(owner, wide) for owner in found.owners]
-    console.print(table(("namespace", "owner", "pods", "on", "finds another place"), rows if wide else rows[:_SHOWN]))
+    console.print(table(("namespace", "owner", "pods", "node", "finds another place"), rows if wide else rows[:_SHOWN]))
     if len(rows) > _SHOWN and not wide:
-        console.print(f"… and {len(rows) - _SHOWN} owners more: -o wide")
+        console.print(f"… and {len(rows) - _SHOWN} more owners, see -o wide")
     for line in asked_told(found):
         console.print(line, markup=False)
     for line in budgets_told(found):
-        console.print(f"{line}: --respect-budgets waits for it.", markup=False)
+        console.print(f"{line}; --respect-budgets waits for it.", markup=False)
 
 
 def _row(owner: Owner, wide: bool) -> tuple[str | Text, ...]:
@@ -211,7 +211,7 @@ def _row(owner: Owner, wide: bool) -> tuple[str | Text, ...]:
     pods, where = [leaves.pod.partition("/")[2] for leaves in shown], [leaves.node for leaves in shown]
     if more := len(owner.pods) - len(shown):
         pods.append(f"and {more} more")
-    who: str | Text = owner.owner or Text("nobody: not made again", "yellow")
+    who: str | Text = owner.owner or Text("none: not recreated", "yellow")
     return owner.namespace, who, "\n".join(pods), "\n".join(where), _finds(owner)
 
 
@@ -222,7 +222,7 @@ def _finds(owner: Owner) -> str | Text:
     places = list(dict.fromkeys(leaves.place_then for leaves in asked if leaves.finds_place))
     found = sum(bool(leaves.finds_place) for leaves in asked)
     if not asked:
-        return "not asked"
+        return "not checked"
     of = f" of {len(asked)}" if found < len(asked) or len(asked) < len(owner.pods) else ""
     named = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
     return f"{found}{of}: {named}" if found else Text(f"none of {len(asked)}", "red")
@@ -252,14 +252,14 @@ def untaint(target: str | None, key: str | None, names: tuple[str, ...], expired
       dray untaint --expired
     """
     if sum(map(bool, (target, names, expired))) != 1:
-        raise click.UsageError("give a target, --rule or --expired")
+        raise click.UsageError("specify a target, --rule or --expired")
     if not source.live:
-        raise click.UsageError("--snapshot reads files, from which nothing can be removed")
+        raise click.UsageError("--snapshot reads files, which cannot be changed")
     chosen = targets.selector(target) if target else None
     world = source.read(needs=(DEVICE_TAINT_RULES,)).world
     rules: list[DeviceTaintRule] = list(world.all(DEVICE_TAINT_RULES).values())
     if missing := [name for name in names if world.get(DEVICE_TAINT_RULES, name) is None]:
-        raise Trouble(f"there is no rule {', '.join(missing)}")
+        raise Trouble(f"rule {', '.join(missing)} not found")
     wanted = [rule for rule in rules if _wanted(rule, chosen, (key or "").rstrip("-"), names, expired)]
     source.run(lambda remote: _remove(remote, wanted))
     removed = [rule.metadata.name for rule in wanted]
@@ -296,8 +296,8 @@ def _still(world: World, chosen: DeviceTaintSelector) -> Any:
         parts = [(getattr(other, part), getattr(chosen, part)) for part in ("driver", "pool", "device")] if other else []
         if other is None or not other.by_names or not all(None in (theirs, ours) or theirs == ours for theirs, ours in parts):
             continue
-        part = "" if all(theirs is None or theirs == ours for theirs, ours in parts) else "a part of "
-        yield f"rule {name} taints {part}it with {taint_text(rule.spec.taint)}: it is about {selector_text(other)}"
+        part = "" if all(theirs is None or theirs == ours for theirs, ours in parts) else "part of "
+        yield f"rule {name} taints {part}it with {taint_text(rule.spec.taint)}: its target is {selector_text(other)}"
     for slice in world.all(RESOURCE_SLICES).values():
         for device in slice.spec.devices:
             if device.taints and selects(chosen, slice.spec.driver, slice.spec.pool.name, device.name):
@@ -312,6 +312,6 @@ def _removed(rules: list[DeviceTaintRule], hints: list[str], expired: bool, cons
         said = f"{taint_text(rule.spec.taint)} on {selector_text(rule.spec.device_selector)}"
         console.print(f"devicetaintrule/{rule.metadata.name} removed: {said}", markup=False)
     if not rules:
-        console.print("The time of no rule is over." if expired else "No rule is about exactly this target.")
+        console.print("No rules have expired." if expired else "No rule has exactly this target.")
     for hint in hints[:_SHOWN]:
         console.print(f"  {hint}", markup=False)

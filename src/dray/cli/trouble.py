@@ -26,13 +26,13 @@ class Trouble(click.ClickException):
 def told(error: Exception) -> str:
     """What went wrong, and who must act where the words of the server or the system do not say it."""
     if isinstance(error, Forbidden) and error.reason == "Unauthorized":
-        return f"the API server does not accept the credentials of the kubeconfig ({error.code} {error.reason}); renew them"
+        return f"the API server rejected the credentials in the kubeconfig ({error.code} {error.reason}); renew them"
     if isinstance(error, Refused) and (error.code == TOO_BUSY or error.code >= FAILED):
-        return f"the API server {'is too busy' if error.code == TOO_BUSY else 'fails'} ({error}); try again"
+        return f"the API server {'is too busy' if error.code == TOO_BUSY else 'failed'} ({error}); try again"
     if isinstance(error, Refused) and error.code == MISUNDERSTOOD and "HTTP request to an HTTPS server" in error.message:
-        return "the server of the kubeconfig begins with http:// and the API server speaks https://; correct it"
+        return "the kubeconfig uses http://, but the API server expects https://; correct the server URL"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"{error.strerror}; stop what listens there, or choose another port"
+        return f"{error.strerror}; stop the process that listens there, or choose another port"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -116,11 +116,11 @@ def ui(
       dray ui --run run.gz --follow                    while the simulation runs
     """
     if recording is not None and source.named:
-        raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
+        raise click.UsageError("--run cannot be combined with --snapshot, --kubeconfig or --context")
     if follow and recording is None:
-        raise click.UsageError("--follow goes along with a recording: give --run FILE")
+        raise click.UsageError("--follow requires --run")
     if not (source.live and recording is None) and any(url.startswith("/") for url in metrics):
-        raise click.UsageError("--metrics with a path asks the API server: give --kubeconfig or a whole URL")
+        raise click.UsageError("--metrics with a path needs an API server; use a full URL with --run or --snapshot")
     look = Look(bound(host, port), token(), hosts, allow_changes, metrics)
     to_the_end(lambda: _serve(source, partial(_recorded, recording, follow) if recording is not None else None, look))
 
@@ -137,7 +137,7 @@ async def _serve(source: Source, recording: Callable[[], Scene] | None, look: Lo
     numbers = of_pages(look.metrics, scene.cluster.raw if isinstance(scene.cluster, Served) else None) if look.metrics else None
     page = Page(scene, Guard(look.token, names), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
-    click.echo(f"Look at it:  {address(look.socket, look.token)}\nCtrl-C ends it.", err=True)
+    click.echo(f"Web page:  {address(look.socket, look.token)}\nPress Ctrl-C to stop.", err=True)
     page.keep_warm()
     await stop.wait()
     await page.close()

@@ -121,10 +121,10 @@ def up(
     from dray.runtime.local import PARTS, Settings
 
     if ephemeral and data is not None:
-        raise click.UsageError("--ephemeral keeps nothing and --data says where to keep it: give one or the other")
+        raise click.UsageError("--ephemeral cannot be combined with --data")
     left_out = tuple(filter(None, (part.strip() for part in without.split(","))))
     if unknown := [part for part in left_out if part not in PARTS]:
-        raise click.BadParameter(f"{unknown[0]!r} is not a part; parts: {', '.join(PARTS)}", param_hint="--without")
+        raise click.BadParameter(f"unknown part {unknown[0]!r}; known: {', '.join(PARTS)}", param_hint="--without")
     chosen = gates(feature_gates)
     config, objects = _split(read_manifests(manifests), chosen)
     directory = None if ephemeral else data or data_default()
@@ -168,7 +168,7 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told, look:
     except JournalError as error:
         raise click.ClickException(str(error)) from error
     running = asyncio.create_task(local.run(stop, ready))
-    with patience(f"bringing in {len(objects)} objects …"):
+    with patience(f"creating {len(objects)} objects …"):
         try:
             await local.apply(objects)
         except Unappliable as error:
@@ -219,16 +219,16 @@ def _announce(server: Any, data: Path | None, told: Told, look: Look | None) -> 
         server.write_kubeconfig(told.view, view=True)
     use = f"export KUBECONFIG={told.kubeconfig.absolute()}"
     if told.merge:
-        use = f"kubectl --context dray …   (it is in {_merged(server)})"
+        use = f"kubectl --context dray …   (added to {_merged(server)})"
     if told.ready is not None:
         told.ready.write_text(server.url + "\n")
-    click.echo(f"The cluster answers at {server.url} ({since_start():.1f} s).", err=True)
+    click.echo(f"Cluster ready at {server.url} ({since_start():.1f} s).", err=True)
     click.echo(f"Use it:  {use}", err=True)
     if told.view is not None:
-        click.echo(f"To look only:  export KUBECONFIG={told.view.absolute()}", err=True)
+        click.echo(f"Read-only:  export KUBECONFIG={told.view.absolute()}", err=True)
     if look is not None:
-        click.echo(f"Look at it:  {address(look.socket, look.token)}", err=True)
-    click.echo(f"Ctrl-C ends it; {f'it is kept in {data}' if data else 'nothing is kept'}.", err=True)
+        click.echo(f"Web page:  {address(look.socket, look.token)}", err=True)
+    click.echo(f"Press Ctrl-C to stop; {f'the cluster is kept in {data}' if data else 'nothing is kept'}.", err=True)
 
 
 def _merged(server: Any) -> Path:
@@ -247,7 +247,7 @@ def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[s
     from dray.scheduling.configuration import ConfigError, parse
 
     if len(configs) > 1:
-        raise click.BadParameter(f"{len(configs)} {_CONFIG_KIND} objects are given; one at most", param_hint="-f")
+        raise click.BadParameter(f"at most one {_CONFIG_KIND} is allowed, got {len(configs)}", param_hint="-f")
     try:
         config = parse(configs[0], chosen)
     except ConfigError as error:

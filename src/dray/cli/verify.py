@@ -54,12 +54,12 @@ def _show(report: Report, console: Console) -> None:
     if not report.found:
         console.print("[yellow]Nothing was checked.[/yellow]")
     elif not report.violations:
-        console.print("[green]Nothing is owned twice; every rule holds.[/green]")
+        console.print("[green]Nothing is allocated twice; all rules hold.[/green]")
     else:
         console.print(f"[red]{counted(len(report.violations), 'violation')}:[/red]")
         console.print(_table(report.violations))
     if report.leftovers:
-        console.print(f"[yellow]{counted(len(report.leftovers), 'leftover')}, normal for a short while:[/yellow]")
+        console.print(f"[yellow]{counted(len(report.leftovers), 'leftover')}, normal for a short time:[/yellow]")
         console.print(_table(report.leftovers))
 
 

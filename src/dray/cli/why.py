@@ -91,15 +91,15 @@ def _asked_for(
     kind, name, prefix = _named(target, namespace)
     where = namespace or prefix or source.namespace(None)
     if prefix and not any(each.metadata.namespace == prefix for each in world.all(PODS).values()):
-        raise Trouble(f'"{prefix}" is no namespace that has pods, and {_no_kind(prefix)}')
+        raise Trouble(f'"{prefix}" is not a namespace with pods, and {_no_kind(prefix)}')
     if kind == "Pod":
         if world.get(PODS, f"{where}/{name}") is None and (meant := _workload(world, where, name)):
-            raise Trouble(f'there is no pod "{name}" in namespace "{where}"; did you mean {meant}?')
+            raise Trouble(f'pod "{name}" not found in namespace "{where}"; did you mean {meant}?')
         return find(world, name, where, events)
     pods = pods_of(world, kind, where, name)
     if not pods:
         there = kind == "ResourceClaim" and world.get(RESOURCE_CLAIMS, f"{where}/{name}") is not None
-        more = f"; see `dray claims -n {where}`" if there else ", or does not exist"
+        more = f"; see `dray claims -n {where}`" if there else " or does not exist"
         raise Trouble(f'{kind} "{name}" has no pods in namespace "{where}"{more}')
     return pods[0] if len(pods) == 1 else pods
 
@@ -113,8 +113,8 @@ def _workload(world: World, namespace: str, name: str) -> str:
 
 def _no_kind(said: str) -> str:
     known = ", ".join(dict.fromkeys(each.lower() for each in ASKED.values()))
-    told = f"no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of {known}"
-    about = {"node": "`dray devices --node NAME` tells what a node has", "queue": "`dray queues` tells of queues"}
+    told = f"not a kind that has pods: use POD, NAMESPACE/POD or KIND/NAME, where KIND is one of {known}"
+    about = {"node": "`dray devices --node NAME` lists the devices of a node", "queue": "`dray queues` shows queues"}
     more = next((text for kind, text in about.items() if said.lower() in (kind, f"{kind}s")), "")
     return f"{told}; {more}" if more else told
 
@@ -125,13 +125,13 @@ def _named(target: tuple[str, ...], namespace: str | None) -> tuple[str, str, st
     if len(target) == 1 and not slash:
         return "Pod", first, ""
     if len(target) > 2 or (len(target) == 2 and slash):
-        raise Trouble(f"one at a time: {' '.join(target)} are {len(target)} names; without a name all pods that wait are told")
+        raise Trouble(f"expected one name, got {len(target)}: {' '.join(target)}; without a name, all pending pods are shown")
     kind = ASKED.get(first.partition(".")[0].lower())
     name = rest if slash else target[1]
     if kind is None and (namespace or not slash or not rest):
         raise Trouble(f'"{first}" is {_no_kind(first)}')
     if not name or "/" in name:
-        raise Trouble(f'"{" ".join(target)}" names no object: write KIND/NAME, and the namespace with -n')
+        raise Trouble(f'expected KIND/NAME, got "{" ".join(target)}"; set the namespace with -n')
     return (kind, name, "") if kind is not None else ("Pod", name, first)
 
 
@@ -145,7 +145,7 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
     if answer.awaited:
         console.print()
         rows = [(a.condition, a.device, a.status, a.since, a.deadline, a.message) for a in answer.awaited]
-        console.print(table(("waiting for", "device", "is", "since", "until", "says"), rows))
+        console.print(table(("condition", "device", "status", "since", "deadline", "message"), rows))
     if answer.choice is not None:
         show_choice(answer.choice, console, placed=answer.verdict == "bound", wide=wide)
     if answer.nodes and not answer.fits:
@@ -166,10 +166,10 @@ def _show_evicted(evicts: WouldEvict, console: Console) -> None:
     console.print(f"\nThe scheduler would make room on node {escape(evicts.node)}: {escape(evicts.why)}.")
     if not evicts.victims:
         return
-    columns = {"would leave": "pod", "from": "node", "priority": "priority", "queue": "queue", "moves to": "to"}
+    columns = {"evicts": "pod", "from": "node", "priority": "priority", "queue": "queue", "moves to": "to"}
     shown = {told: name for told, name in columns.items() if any(getattr(each, name) != "" for each in evicts.victims)}
     rows = [(*(str(getattr(each, name)) for name in shown.values()), ", ".join(each.devices)) for each in evicts.victims]
-    console.print(table((*shown, "gives back"), rows))
+    console.print(table((*shown, "frees"), rows))
 
 
 def _show_queued(queued: Queued, console: Console) -> None:
@@ -177,7 +177,7 @@ def _show_queued(queued: Queued, console: Console) -> None:
         console.print(f"\n{escape(told)}")
     if queued.of:
         rows = [(each.resource, each.held, each.fair_share, each.quota, each.limit) for each in queued.of]
-        console.print(table(("the queue", "holds", "deserves", "quota", "limit"), rows))
+        console.print(table(("resource", "used", "share", "quota", "limit"), rows))
     if queued.closest:
         _show_closest(queued.closest, console)
 
@@ -186,18 +186,18 @@ def _show_closest(seated: list[Seated], console: Console) -> None:
     on: dict[str, list[str]] = {}
     for each in seated:
         on.setdefault(each.node, []).append(each.pod)
-    console.print("\nThe most of them that fit together would be here:")
+    console.print("\nThe most pods that fit at the same time:")
     rows = [(node, str(len(pods)), some(pods)) for node, pods in sorted(on.items())]
-    console.print(table(("node", "pods", "which"), rows[:_MOST_NODES]))
+    console.print(table(("node", "count", "pods"), rows[:_MOST_NODES]))
     if len(rows) > _MOST_NODES:
-        console.print(f"and on {len(rows) - _MOST_NODES} more nodes; -o json has all")
+        console.print(f"… and {len(rows) - _MOST_NODES} more nodes, see -o json")
 
 
 def _show_fixes(answer: Why, console: Console) -> None:
     """What would help, each with what to paste below it."""
     if not answer.fixes:
         if answer.verdict in ("unschedulable", "impossible") and answer.nodes:
-            console.print("\nNo single change that was tried would do.")
+            console.print("\nNone of the changes that Dray tried would help.")
         return
     console.print("\nWhat would help:")
     commands = {fix.told: fix.command for fix in answer.advice}

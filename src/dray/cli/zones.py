@@ -43,23 +43,27 @@ def zones(source: Source, nodes: Sequence[str], config: Path | None, output: str
 
 def _show(found: ZoneReport, console: Console, nodes: Sequence[str]) -> None:
     if not found.zones:
-        console.print(f"{' and '.join(nodes) or 'No node'} publishes {'no' if nodes else 'its'} zones (NodeResourceTopology).")
+        console.print(
+            f"No zones found{f' on {chr(32).join(nodes)}' if nodes else ''}: nodes publish them as NodeResourceTopology."
+        )
     else:
-        console.print(table(("node", "zone", "policy", "free", "who has the rest"), [_row(zone) for zone in found.zones]))
-    lines = [f"{each.pod} on {each.node} has something by zone, and nobody says where." for each in found.unknown]
+        console.print(table(("node", "zone", "policy", "free", "used by"), [_row(zone) for zone in found.zones]))
+    lines = [f"{each.pod} on {each.node} uses zone resources, but its zones are unknown." for each in found.unknown]
     lines += [f"  {warning}" for each in found.unknown for warning in each.warnings]
     for each in found.unread:
-        lines.append(f"{each.pod} on {each.node} has a record of its zones that cannot be used, and an older one counts:")
+        lines.append(f"{each.pod} on {each.node} has an invalid record of its zones, so an older one is used:")
         lines += [f"  {warning}" for warning in each.warnings]
     for node, names in found.missing.items():
-        lines.append(f"{node} publishes nothing by zone of {', '.join(names)}: what its kubelet does with that is not known.")
+        lines.append(f"{node} does not publish {', '.join(names)} by zone: how its kubelet aligns that is unknown.")
     lines += [f"{node}: {told}." for node, said in found.not_understood.items() for told in said]
     if found.stale:
-        lines.append(f"Published before pods came or went: {', '.join(found.stale)}. The table is the scheduler's own count.")
+        lines.append(
+            f"Published data is older than the pods on {', '.join(found.stale)}. The table shows the scheduler's own count."
+        )
     if found.unreported:
         number = len(found.unreported)
         pods = "1 pod has" if number == 1 else f"{number} pods have"
-        lines.append(f"{pods} run for a minute unreported: does the placement exporter run there?")
+        lines.append(f"{pods} run for a minute without a report: is the placement exporter running there?")
     if lines:
         console.print("\n" + "\n".join(lines))
 
