@@ -108,7 +108,7 @@ def test_files_that_have_no_queues_do_not_say_that_there_are_none(tmp_path: Path
     file.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n")
     answer = CliRunner().invoke(root, ["queues", "-f", str(file)])
     assert (answer.exit_code, answer.stdout) == (2, "")
-    assert "the answer needs queues.scheduling.run.ai, and the files have no queues.scheduling.run.ai" in answer.stderr
+    assert "the files have no queues.scheduling.run.ai, which this command needs" in answer.stderr
 
 
 def test_wide_has_gpus_cpu_and_memory_whoever_uses_them(tmp_path: Path) -> None:

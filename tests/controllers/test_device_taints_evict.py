@@ -138,7 +138,7 @@ class TestARule:
         (event,) = [write for write in controller.act(0.0) if write.kind == EVENTS]
         assert isinstance(event.body, dict)
         assert (event.body["type"], event.body["reason"]) == ("Warning", "SelectsNothing")
-        assert "name driver, pool and device" in event.body["note"]
+        assert "select by driver, pool and device" in event.body["note"]
 
     def test_evicts_from_a_device_that_no_slice_lists(self, cluster: Tainted) -> None:
         cluster.delete(RESOURCE_SLICES, "n1")

@@ -52,7 +52,7 @@ class TestAnOrphan:
         """Every claim would look as if its pods were gone."""
         answer = dray("claims", [claim("left", result("g0"), pods=("here",), creationTimestamp=OLD)], "--orphans")
         assert answer.exit_code == 2
-        assert "the answer needs pods, and the files have no pods" in answer.stderr
+        assert "the files have no pods, which this command needs" in answer.stderr
 
     def test_is_reserved_for_a_pod_that_is_gone(self, dray: Run) -> None:
         found = self.orphan(dray, claim("left", result("g0"), pods=("gone",), creationTimestamp=OLD))

@@ -130,7 +130,7 @@ def test_a_node_or_driver_that_is_not_there_is_a_mistake(dray: Run) -> None:
 def test_none_are_told_only_where_slices_were_read(dray: Run) -> None:
     answer = dray("devices", [node("n")])
     assert (answer.exit_code, answer.stdout) == (2, "")
-    assert "the answer needs resourceslices.resource.k8s.io, and the files have no resourceslices" in answer.stderr
+    assert "the files have no resourceslices.resource.k8s.io, which this command needs" in answer.stderr
     assert "No devices" in dray("devices", [slice_("s", [])]).stdout
 
 

@@ -136,7 +136,7 @@ class TestACommandThatIsToldNoCluster:
             file.write_text(str(tmp_path / name))
         found = self.ask(monkeypatch, tmp_path)
         assert found.exit_code == 2
-        assert "choose with --kubeconfig" in found.stderr
+        assert "choose one with --kubeconfig" in found.stderr
 
 
 def test_features_are_switched_as_the_cluster_says(tmp_path: Path) -> None:

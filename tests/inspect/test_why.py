@@ -324,7 +324,7 @@ class TestTheNameOfThePod:
     def test_that_is_not_there_is_trouble_with_a_hint(self, dray: Run) -> None:
         answer = dray("why", healthy(), "train", "-n", "other")
         assert answer.exit_code == 2
-        assert "there is ns/train" in answer.stderr
+        assert "did you mean ns/train?" in answer.stderr
 
 
 class TestAPodForWhichOthersLeave:

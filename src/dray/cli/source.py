@@ -223,9 +223,7 @@ def _judge_lacking(found: Snapshot, needs: Sequence[Kind], decisive: Sequence[Ki
     lacking = {} if found.live else {kind: told for kind, told in found.unknown.items() if kind not in found.unread}
     for kind in decisive:
         if kind in lacking:
-            raise Trouble(
-                f"the answer needs {kind.resource}, and {lacking[kind]}; `dray snapshot` saves everything that is needed"
-            )
+            raise Trouble(f"{lacking[kind]}, which this command needs; `dray snapshot` saves everything that is needed")
     if told := [kind.resource for kind in needs if kind in lacking]:
         then = "what depends on them is unknown, and the rest assumes that there are none"
         click.echo(f"warning: the files have no {', '.join(told)}; {then}", err=True)

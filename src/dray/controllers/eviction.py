@@ -46,8 +46,8 @@ CANCELS_TOLD: Final = 200
 PREVIEW_SECONDS: Final = 1.0
 
 BY_NAMES_ONLY: Final = (
-    "the selector has deviceClassName or selectors, which nobody can check for a device that is in use; the rule taints nothing: "
-    "name driver, pool and device instead"
+    "the selector has deviceClassName or selectors, which cannot be evaluated for devices in use, so the rule taints nothing; "
+    "select by driver, pool and device instead"
 )
 
 METRICS: Final[Declared] = {
