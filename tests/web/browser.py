@@ -114,6 +114,6 @@ def picture(page: Any, name: str) -> None:
 
 def settled(page: Any) -> None:
     page.wait_for_selector("main :is(h1, canvas, table)")
-    for words in ("asking …", "reading the cluster …"):
+    for words in ("loading …", "reading the cluster …"):
         while page.get_by_text(words, exact=True).count():
             page.wait_for_timeout(20)
