@@ -75,7 +75,7 @@ def test_what_is_no_json_is_told_with_what_a_question_is(command: tuple[str, ...
 def test_a_policy_that_no_kubelet_has_is_told_by_its_field(name: str) -> None:
     question = QUESTIONS["numa", "check"]
     assert invalid(("numa", "check"), {**question, "kubelet": {name: "statik"}}) == (
-        f"kubelet.{name}: 'statik' is none of none, static"
+        f"kubelet.{name}: 'statik' is not one of none, static"
     )
     for known in ("none", "static", "None", "Static"):
         assert asked(("numa", "check"), json.dumps({**question, "kubelet": {name: known}}).encode()).exit_code == 0

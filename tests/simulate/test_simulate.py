@@ -248,7 +248,7 @@ class TestAScenarioThatIsWrong:
             (scenario(untill="1m"), "untill"),
             (scenario(until="soon"), "spec.until: 'soon' is not a duration"),
             (scenario(hardware=["toaster"]), "unknown hardware 'toaster'"),
-            (scenario(faults="gremlins"), "'gremlins' is not known"),
+            (scenario(faults="gremlins"), "unknown fault 'gremlins'"),
             (scenario({"at": "1s", "crash": {"host": "moon"}}), "spec.steps[0].crash.host"),
             (scenario({"at": "1s", "apply": {"apiVersion": "v1", "kind": "Toast"}}), "spec.steps[0].apply: kind 'Toast'"),
             (scenario({"at": "1s", "apply": {"apiVersion": "v1", "kind": "Pod"}}), "Pod without metadata.name"),

@@ -155,7 +155,7 @@ def _refuse_unknown_policies(kubelet: Settings) -> None:
     said = {"cpuManagerPolicy": kubelet.cpu_manager_policy, "memoryManagerPolicy": kubelet.memory_manager_policy}
     for name, policy in said.items():
         if policy is not None and policy.lower() not in _MANAGERS:
-            raise Invalid(f"kubelet.{name}: {policy!r} is none of {', '.join(_MANAGERS)}")
+            raise Invalid(f"kubelet.{name}: {policy!r} is not one of {', '.join(_MANAGERS)}")
 
 
 def _told(verdict: Verdict, state: State, node: str) -> Json:
@@ -252,7 +252,7 @@ def _merged(text: bytes) -> Json:
     line = msgspec.json.decode(text, type=MergeLine)
     policy = POLICIES.get(line.policy)
     if policy is None:
-        raise Invalid(f"policy: {line.policy!r} is none of {', '.join(POLICIES)}")
+        raise Invalid(f"policy: {line.policy!r} is not one of {', '.join(POLICIES)}")
     zones = _mask(line.numa_nodes or [], "numaNodes")
     provided = [
         None if hints is None else {name: None if of is None else [_hint(h) for h in of] for name, of in hints.items()}

@@ -229,7 +229,7 @@ def _faults(given: _Faults | str | None, before: Faults, where: str) -> Faults:
     if isinstance(given, str):
         given = _Faults(kind=given)
     if given.kind and given.kind not in EVERY:
-        raise ScenarioError(f"{where}: spec.faults: {given.kind!r} is not known; known are {', '.join(EVERY)}")
+        raise ScenarioError(f"{where}: spec.faults: unknown fault {given.kind!r}; known: {', '.join(EVERY)}")
     base = EVERY.get(given.kind, before)
     changed: Plain = {
         name: _range(value, where) for name in ("event_delay", "write_delay", "gap") if (value := getattr(given, name))

@@ -163,7 +163,9 @@ class Description:
     def _other(self, manifest: Manifest, node: str) -> Manifest:
         kind = str(manifest.get("kind"))
         if kind not in _VERSIONS or (kind == "Node" and not node):
-            raise TemplateError(f"{self._where}: {kind} cannot be hardware: each has Nodes and slices, once slices and classes")
+            raise TemplateError(
+                f"{self._where}: {kind} is not allowed: each takes Nodes and slices, once takes slices and classes"
+            )
         manifest = {"apiVersion": _VERSIONS[kind], **manifest}
         return _slice(manifest, node, self._where) if kind == "ResourceSlice" else manifest
 

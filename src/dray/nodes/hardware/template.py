@@ -77,7 +77,7 @@ def _hole(found: re.Match[str], text: str, where: str) -> str | Callable[[Scope]
     if found[0] in ("{{", "}}"):
         return found[0][0]
     if found[1] is None:
-        raise TemplateError(f"{where}: {text!r} has a single brace; write it twice, or fill the hole as in {{gpu}}")
+        raise TemplateError(f"{where}: {text!r} has an unmatched brace; double it, or write a placeholder such as {{gpu}}")
     value, spec = _expression(found[1], where), found[2] or ""
     if not spec:
         return lambda scope: str(value(scope))
@@ -116,7 +116,7 @@ def _compiled(tree: ast.expr, text: str, where: str) -> Made:
 def _name(name: str, where: str) -> Made:
     def look_up(scope: Scope) -> int | str:
         if name not in scope:
-            raise TemplateError(f"{where}: {name!r} is not known here; known are {', '.join(sorted(scope))}")
+            raise TemplateError(f"{where}: unknown name {name!r}; known: {', '.join(sorted(scope))}")
         return scope[name]
 
     return look_up
