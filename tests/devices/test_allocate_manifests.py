@@ -151,7 +151,7 @@ def test_where_some_nodes_have_a_device_plugin_devices_of_the_others_are_given_a
     assert [(answer["for"], answer["node"]) for answer in told["answers"]] == [("pod default/a", "n1"), ("pod default/b", "n1")]
     assert told["leftToPlugins"] == {"pod default/c": ["n0"]}
     shown = ask(tmp_path, NAMED, slice_(), *nodes, *pods).stdout
-    assert "pod default/c gets no device here: the device plugin of n0 allocates it, which is not simulated here." in shown
+    assert "pod default/c gets no device here: the device plugin of n0, which is not simulated, allocates it." in shown
 
 
 def test_on_a_node_with_a_device_plugin_only_the_claims_of_the_pod_itself_are_asked_for(tmp_path: Path) -> None:

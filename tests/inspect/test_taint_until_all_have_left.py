@@ -99,4 +99,4 @@ async def test_whom_a_controller_leaves_alone_is_named(cluster: Embedded, monkey
     await using(cluster, "train", "g0")
     await says(cluster, "False", "NotStarted")
     left = await watched(cluster, NAME, time.time() + 60, print)
-    assert (left.done, left.message) == (False, "the controller evicts nobody more, and default/train must leave")
+    assert (left.done, left.message) == (False, "the controller evicts no more pods, but default/train must leave")

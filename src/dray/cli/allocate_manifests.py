@@ -269,7 +269,7 @@ def _print(out: Console, answered: Answers, manifests: Manifests) -> None:
     for what, nodes in answered.plugins.items():
         named = ", ".join(nodes[:_MOST_NODES]) + (" …" if len(nodes) > _MOST_NODES else "")
         out.print(
-            f"\n{escape(what)} gets no device here: the device plugin of {escape(named)} allocates it, which is not simulated here."
+            f"\n{escape(what)} gets no device here: the device plugin of {escape(named)}, which is not simulated, allocates it."
         )
     if manifests.left_out:
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(manifests.left_out.items()))
