@@ -8,7 +8,7 @@ import pytest
 
 from dray.api import kinds
 from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
-from tests.scheduling.scheduling_cluster import Sim, node
+from tests.scheduling.scheduling_cluster import Sim, node, pod
 
 CLASS = "deviceclass/gpu"
 
@@ -89,6 +89,36 @@ def test_one_more_pod_of_a_claim_that_is_in_use_takes_nothing_more() -> None:
     sim.settle(5)
     assert running(sim) == {"first", "second"}
     assert held(sim, "a") == 2
+
+
+@pytest.mark.parametrize("uids", ["ab", "ba"])
+def test_for_a_claim_that_pods_of_several_queues_use_the_oldest_pays_whatever_its_uid(uids: str) -> None:
+    sim = devices(4)
+    add_team(sim, "a", 2)
+    add_team(sim, "b", 2, limit=1)
+    add_claim(sim, "shared", count=2)
+    for name, queue, uid in zip(("first", "second"), "ab", uids, strict=True):
+        made = pod(name, labels={"kai.scheduler/queue": queue}, claims=["shared"])
+        sim.api.put(kinds.PODS, made | {"metadata": made["metadata"] | {"uid": uid}})
+        sim.settle(5)
+    assert running(sim) == {"first", "second"}
+    assert (held(sim, "a"), held(sim, "b")) == (2, 0)
+
+
+def test_an_older_pod_does_not_start_with_a_claim_for_which_its_queue_would_have_to_pay_too_much() -> None:
+    sim = devices(4)
+    add_team(sim, "a", 2)
+    add_team(sim, "b", 2, limit=1)
+    made = pod("older", labels={"kai.scheduler/queue": "b"}, claims=["shared"])
+    sim.api.put(kinds.PODS, made)  # and waits for its claim
+    sim.settle(5)
+    made = pod("younger", labels={"kai.scheduler/queue": "a"}, claims=["shared"])
+    sim.api.put(kinds.PODS, made)
+    add_claim(sim, "shared", count=2)
+    sim.settle(5)
+    assert running(sim) == {"younger"}
+    assert "queue b would exceed its limit" in sim.condition("older")["message"]
+    assert (held(sim, "a"), held(sim, "b")) == (2, 0)
 
 
 def test_a_restart_counts_the_same() -> None:

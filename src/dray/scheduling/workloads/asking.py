@@ -44,7 +44,8 @@ class Asking:
 
     def of(self, pods: Iterable[QueuedPod]) -> Amounts:
         """What the pods take of their queue in all, beside what runs."""
-        return together(map(self._asks, pods), self._use.claims)
+        asked = [(each.pod, self._asks(each)) for each in pods]
+        return together((each for _, each in asked), self._use.paid(asked))
 
     def by_pod(self, uid: str) -> Amounts:
         """What one pod that waited when the session began asks for."""
@@ -73,7 +74,8 @@ class Asking:
         asked = [self._asks(each) for each in pods]
         if any(each.between for each in asked):
             least, most = (each.least for each in asked), (each.most for each in asked)
-            self._between[job.key] = together(least, self._use.claims), together(most, self._use.claims)
+            paid = self._use.paid(zip((each.pod for each in pods), asked, strict=True))
+            self._between[job.key] = together(least, paid), together(most, paid)
         else:
             self._between.pop(job.key, None)
 
@@ -96,7 +98,7 @@ class Asking:
         """What the job takes in these places."""
         if self.is_certain(job):
             return self._noted[job.key]
-        own = {seat.pending.uid for seat in seats}
-        held = {claim for claim, users in self._use.claims.items() if users - own}
-        pods = (seat.placement.placed(seat.pending.pod, seat.pending.demand, "promised") for seat in seats)
-        return dict.fromkeys(NATIVE, 0.0) | together(map(self._jobs.holds, pods), held)
+        pods = [seat.placement.placed(seat.pending.pod, seat.pending.demand, "promised") for seat in seats]
+        holds = [(placed.pod, self._jobs.holds(placed)) for placed in pods]
+        paid = self._use.paid(holds, {placed.pod.uid for placed in pods})
+        return dict.fromkeys(NATIVE, 0.0) | together((each for _, each in holds), paid)

@@ -53,7 +53,8 @@ class Headroom:
         """By resource what is left for the pod, of those that it may take and that are limited."""
         names = dict.fromkeys(name for _, most in asked.between.values() for name in most)
         waiting = [each for each in self._members if each is not pending and self._nodes.placed(each.uid) is None]
-        others = together((self._jobs.asks(each.pod, each.demand).least for each in waiting), self._use.claims)
+        asking = [(each.pod, self._jobs.asks(each.pod, each.demand)) for each in waiting]
+        others = together((each.least for _, each in asking), self._use.paid(asking))
         found = {name: self._left(job, name) - others.get(name, 0.0) for name in names}
         return {name: value for name, value in found.items() if value != math.inf}
 

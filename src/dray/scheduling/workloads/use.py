@@ -7,10 +7,11 @@ that. What is held beside queues is kept too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.books.changes import EVERYTHING, ChangeLog
 from dray.books.nodes import Placed
@@ -18,16 +19,20 @@ from dray.queues.order import Standing, at_most
 from dray.queues.shares import fair_shares
 from dray.queues.tree import Tree, with_requests
 from dray.scheduling.workloads.asked import Amounts, Asked, add, together
-from dray.scheduling.workloads.jobs import Job, Jobs
+from dray.scheduling.workloads.jobs import Job, Jobs, created
+
+# Before that of pods that are younger.
+Age = tuple[float, str, str]
 
 
 class Charge(NamedTuple):
-    """What a pod holds and on which node, the queues from its own to the top, and whether it cannot be preempted."""
+    """What a pod holds and on which node, the queues from its own to the top, whether it cannot be preempted, and its age."""
 
     path: list[str]
     asked: Asked
     fixed: bool
     node: str
+    age: Age
 
 
 class QueueUse:
@@ -42,7 +47,7 @@ class QueueUse:
         self.beside_all: Amounts = {}
         self._paths: dict[str, list[str]] = {}
         self._charged: dict[str, Charge] = {}
-        # By claim: the pods that use it; the first of them by uid pays, so that it does not matter who came first.
+        # By claim: the pods that use it; the oldest of them pays, so that it does not matter who was seen first.
         self.claims: dict[str, set[str]] = {}
         # By key of a claim that does not count yet: the pods that name it.
         self._missing: dict[str, set[str]] = {}
@@ -64,10 +69,10 @@ class QueueUse:
         job = self._jobs.of(placed.pod.uid)
         if job is not None and (placed.leaving or (placed.standing != "promised" and self._evicted(placed.pod.uid))):
             return
-        path = self._paths.get(job.queue, []) if job is not None else []
+        path = self._path_of(placed.pod.uid)
         asked = self._jobs.holds(placed)
         fixed = job is not None and not job.preemptible
-        charge = self._charged[placed.pod.uid] = Charge(path, asked, fixed, placed.node)
+        charge = self._charged[placed.pod.uid] = Charge(path, asked, fixed, placed.node, _age(placed.pod))
         self._add(charge, asked.own, 1.0)
         for claim in asked.claims:
             self._use(claim, lambda users: users.add(placed.pod.uid))
@@ -101,8 +106,27 @@ class QueueUse:
 
     def _pay(self, claim: str, users: set[str], sign: float) -> None:
         if users:
-            charge = self._charged[min(users)]
+            charge = self._payer(users)
             self._add(charge, charge.asked.claims[claim], sign)
+
+    def _payer(self, users: AbstractSet[str]) -> Charge:
+        return min((self._charged[uid] for uid in users), key=lambda charge: charge.age)
+
+    def paid(self, asking: Iterable[tuple[Pod, Asked]], own: AbstractSet[str] = frozenset()) -> Container[str]:
+        """Claims that cost the queues of these pods nothing more, because others use them, and go on paying for them when these
+        pods use them, too. ``own``: pods that are not among the others."""
+        over = set[str]()
+        for pod, asked in asking:
+            for claim in asked.claims:
+                if (others := self.claims.get(claim, own) - own) and _age(pod) < (payer := self._payer(others)).age:
+                    over.update({claim} if payer.path != self._path_of(pod.uid) else ())
+        if not own and not over:
+            return self.claims
+        return {claim for claim, users in self.claims.items() if claim not in over and users - own}
+
+    def _path_of(self, uid: str) -> list[str]:
+        job = self._jobs.of(uid)
+        return self._paths.get(job.queue, []) if job is not None else []
 
     def with_claims(self) -> list[tuple[str, list[str]]]:
         """Who counts with claims, and with which."""
@@ -210,6 +234,10 @@ def shares_of(total: Amounts, tree: Tree, use: QueueUse, pending: Mapping[str, A
         if not tree.is_leaf(name):
             requested[name] = _rounded(amounts)
     return fair_shares(total, with_requests(tree, requested))
+
+
+def _age(pod: Pod) -> Age:
+    return created(pod), pod.key, pod.uid
 
 
 def _rounded(amounts: Amounts) -> Amounts:
