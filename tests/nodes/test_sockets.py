@@ -109,7 +109,7 @@ async def test_the_first_version_of_the_plugin_that_is_known_is_used(
     [
         (m.PluginInfo("CSIPlugin", NAME, "/x", ("v1.DRAPlugin",)), "plugins of type 'CSIPlugin' are not simulated"),
         (m.PluginInfo("DRAPlugin", NAME, "/x", ("v9.DRAPlugin",)), "none of the versions v9.DRAPlugin is supported"),
-        (m.PluginInfo("DRAPlugin", "", "/x", ("v1.DRAPlugin",)), "must tell its name and endpoint"),
+        (m.PluginInfo("DRAPlugin", "", "/x", ("v1.DRAPlugin",)), "must report its name and endpoint"),
     ],
 )
 async def test_a_plugin_that_cannot_be_used_is_told_why(sockets: Sockets, root: Path, info: m.PluginInfo, words: str) -> None:

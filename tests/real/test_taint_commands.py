@@ -65,12 +65,12 @@ class TestTaint:
         assert (again.exit_code, rules(place).keys()) == (1, {name})
         assert dray(place, "untaint", target(place, "g0"), "example.com/other").exit_code == 1
         wider = dray(place, "untaint", target(place, "*"))
-        assert f"rule {name} taints a part of it with example.com/broken=ecc:NoExecute" in " ".join(wider.stdout.split())
+        assert f"rule {name} taints part of it with example.com/broken=ecc:NoExecute" in " ".join(wider.stdout.split())
         gone = dray(place, "untaint", target(place, "g0"), "example.com/broken")
         assert gone.exit_code == 0
         assert rules(place) == {}
         expired = dray(place, "untaint", "--expired")
-        assert (expired.exit_code, expired.stdout) == (1, "The time of no rule is over.\n")
+        assert (expired.exit_code, expired.stdout) == (1, "No rules have expired.\n")
 
     def test_asks_before_many_are_evicted_and_before_everything_is_tainted(self, place: Place) -> None:
         place.slice()
@@ -122,7 +122,7 @@ class TestTaint:
         place.using("train", "g0")
         answer = dray(place, "taint", target(place), "a/b:NoExecute")
         assert answer.exit_code == 1
-        assert "see that a device taint eviction controller runs" in answer.stdout
+        assert "check that a device taint eviction controller is running" in answer.stdout
 
     def test_where_nobody_has_to_leave_nobody_is_waited_for(self, place: Place) -> None:
         answer = dray(place, "taint", target(place), "a/b:NoExecute")
@@ -133,7 +133,7 @@ class TestTaint:
         dray(place, "taint", target(place, "g0"), "a/b:None", "--rule", f"mine-{place.namespace}")
         answer = dray(place, "taint", target(place, "g1"), "a/b:None", "--rule", f"mine-{place.namespace}")
         assert answer.exit_code == 2
-        assert f"is about {target(place, 'g0')}; give the new one another name" in answer.stderr
+        assert f"already exists for {target(place, 'g0')}; choose another name" in answer.stderr
 
 
 def budget(place: Place, allowed: int) -> None:
