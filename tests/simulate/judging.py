@@ -43,6 +43,8 @@ from tests.simulate.settled import Settled
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
 AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
 CHECK_EVERY: Final = 0.5
+# Longer than any pod backs off whose devices failed, and has its next attempt.
+BACKS_OFF: Final = 15.0
 # After the last thing that happens: by then faults are over too, and what they led to.
 LATE: Final = 120.0
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
@@ -176,13 +178,19 @@ def _wrong_now(simulation: Simulation, queues: Queues, only: set[str] | None = N
         yield Failure("runs in part", about, detail)
     for about, detail in queues.beyond():
         yield Failure("beyond its limit", about, detail)
-    held_up = {key for pod in world.all(PODS).values() if _over_quota(_scheduled(pod)) for key in claims_of(pod)}
+    tries = {each.uid for each in failures if each.at is not None and each.at + BACKS_OFF > simulation.clock.now}
+    held_up = {key for pod in world.all(PODS).values() if _keeps(pod, tries) for key in claims_of(pod)}
     for claim in world.all(RESOURCE_CLAIMS).values():
         owner = claim.metadata.controller
         if owner is not None and owner.kind == "Pod" and not _is_there(world, claim.metadata.namespace, owner.name, owner.uid):
             yield Failure("left over: claim", f"claim/{claim.key}", f"its pod {owner.name} is gone")
         elif claim.status.allocation is not None and not claim.status.reserved_for and claim.key not in held_up:
             yield Failure("left over: allocation", f"claim/{claim.key}", "has devices and nobody uses it")
+
+
+def _keeps(pod: Pod, tries: set[str]) -> bool:
+    """Whether the pod may keep devices while it waits: until its next attempt, after one for which others of them failed."""
+    return _over_quota(_scheduled(pod)) or (pod.uid in tries and not pod.spec.node_name and not pod.terminal)
 
 
 def _of(pod: Pod) -> str:

@@ -197,6 +197,21 @@ def test_devices_that_nobody_uses_and_nobody_else_gets_are_wrong() -> None:
     assert judge([scenario(hardware=["gpu8:1"]), allocated("one")]).kinds == ["left over: allocation"]
 
 
+def test_devices_that_a_pod_keeps_until_its_next_attempt_are_not() -> None:
+    """It has two claims, and the device of one is never attached: at every moment at which it is looked it backs off."""
+
+    def claim(name: str, attach: str) -> Document:
+        spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "fabric-gpu.dray.dev"}}]}}
+        annotations = {"fabric.dray.dev/attach-seconds": "0s", "fabric.dray.dev/attach": attach}
+        metadata = {"name": name, "namespace": "default", "annotations": annotations}
+        return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
+
+    claims = [{"name": name, "resourceClaimName": name} for name in ("good", "bad")]
+    waits = pod("waits", resourceClaims=claims)
+    made = [scenario(until="300s", hardware=["fabric:1"]), claim("good", "silence"), claim("bad", "fail"), waits]
+    assert judge(made).failures == []
+
+
 def test_a_gang_that_runs_in_part_is_wrong() -> None:
     group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"}}
     one = pod("one", nodeName="plain-0")
