@@ -1,7 +1,7 @@
 """What must be true of any scenario, whatever happened in it.
 
 While it runs: every rule of ``dray verify``, and of every decision those of ``judging_placements``,
-``judging_takings`` and ``judging_starts``. At the quiet end, looked at
+``judging_takings``, ``judging_starts`` and ``judging_admissions``. At the quiet end, looked at
 several times so that what is merely under way at one instant is not held against anybody: no pod waits that would fit; every
 waiting pod has a reason that the API shows and that is still so; nothing that is bound fails to start, nothing that is deleted
 stays, nothing is left over; no pod was placed only because the sweep tried it again. What nobody can help where people edit
@@ -31,6 +31,7 @@ from dray.nodes.faults import FAULT, SIMULATED
 from dray.nodes.hardware import hardware
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
+from tests.simulate.judging_admissions import Admissions, foreseeable
 from tests.simulate.judging_evictions import Evictions, partial_gangs
 from tests.simulate.judging_hands import NEVER_STARTS, Hands, Observed
 from tests.simulate.judging_placements import Placements
@@ -110,6 +111,7 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
         Placements(simulation, settled),
         Takings(simulation, settled, queues),
         Starts(simulation, settled, crashes),
+        Admissions(simulation, settled, foreseeable(documents) and not any(map(_overfills, documents))),
     )
     simulation.run(scenario.until)
     wrong = set(_wrong_now(simulation, queues))

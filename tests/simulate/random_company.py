@@ -34,10 +34,10 @@ assert not WITHOUT_EFFECT.intersection(_GATES)
 class Company:
     """The subjects of one scenario, and what they add to it."""
 
-    def __init__(self, drawing: Drawing, subjects: Collection[str]) -> None:
+    def __init__(self, drawing: Drawing, subjects: Collection[str], chance: float) -> None:
         self.drawing = drawing
         self.rng = random.Random(f"company {drawing.seed}")
-        self.subjects = frozenset(subject for subject in subjects if self.rng.random() < CHANCE)
+        self.subjects = frozenset(subject for subject in subjects if self.rng.random() < chance)
         self.queues: list[str] = []
         self.volumes: list[str] = []
         self.budgeted: set[str] = set()

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from dray.nodes.hardware import hardware
 from dray.runtime.faults import EVERY
-from tests.simulate.random_company import SUBJECTS, Company
+from tests.simulate.random_company import CHANCE, SUBJECTS, Company
+from tests.simulate.random_mixtures import COMPANY, Mixtures
 from tests.simulate.random_teams import Teams
 
 Document = dict[str, Any]
@@ -67,10 +68,10 @@ _SUBJECTS: Final = (
 )  # fmt: skip
 
 
-def generate(seed: int, *, company: bool = False, teams: bool = False) -> list[Document]:
+def generate(seed: int, *, company: bool = False, teams: bool = False, mixtures: bool = False) -> list[Document]:
     """The documents of one scenario; with ``company``, of what devices share a cluster with too; with ``teams``, of queues and
-    gangs that need more than there is."""
-    return Drawing(seed, company, teams).documents()
+    gangs that need more than there is; with ``mixtures``, of much of a company at once, and of what else there is beside it."""
+    return Drawing(seed, company, teams, mixtures).documents()
 
 
 def _chosen(rng: random.Random) -> frozenset[str]:
@@ -88,12 +89,12 @@ def _chosen(rng: random.Random) -> frozenset[str]:
 class Drawing:
     """One scenario while it is drawn: ``fixed`` is there from the start, ``steps`` come later."""
 
-    def __init__(self, seed: int, company: bool, teams: bool) -> None:
+    def __init__(self, seed: int, company: bool, teams: bool, mixtures: bool) -> None:
         self.seed = seed
-        self.teams = teams
+        self.teams, self.mixtures = teams, mixtures
         self.rng = random.Random(f"scenario {seed}")
         self.subjects = _chosen(self.rng)
-        self.company = Company(self, SUBJECTS if company else ())
+        self.company = Company(self, SUBJECTS if company or mixtures else (), COMPANY if mixtures else CHANCE)
         self.hardware = [*self._hardware(), *self.company.hardware()]
         made = hardware(self.hardware)
         self.nodes = list(made.nodes)
@@ -107,6 +108,8 @@ class Drawing:
         self.pods: list[str] = []
         self.settings: Document = {}  # of the scenario
         self.arguments: Document = {}  # of the scoring of devices
+        self.plugins: list[Document] = []  # set up in other ways
+        self.profiles: list[Document] = []  # besides the one that pods have by themselves
         self.serial = 0
 
     def documents(self) -> list[Document]:
@@ -122,6 +125,8 @@ class Drawing:
         self.company.join()
         if self.teams:
             Teams(self).join()
+        if self.mixtures:
+            Mixtures(self).join()
         self.steps.sort(key=lambda step: int(str(step["at"]).removesuffix("s")))
         return [*self.fixed, self._configuration(), self._scenario(faults)]
 
@@ -142,8 +147,11 @@ class Drawing:
         plugins: list[Document] = [{"name": "DynamicResources", "args": binding}]
         if self.arguments:
             plugins.append({"name": "DrayDeviceScoring", "args": self.arguments})
+        plugins += self.plugins
         profile = {"schedulerName": "default-scheduler", "pluginConfig": plugins}
-        return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+        others = [{**each, "pluginConfig": plugins} for each in self.profiles]
+        version, kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
+        return {"apiVersion": version, "kind": kind, "profiles": [profile, *others]}
 
     def _faults(self) -> Document:
         kind = self.rng.choice(("", *(each for each in EVERY if each != _DOUBTS), "everything"))

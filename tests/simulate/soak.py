@@ -4,6 +4,7 @@ python -m tests.simulate.soak                    100,000 seeds that nobody has t
 python -m tests.simulate.soak --count 500 --start 0
 python -m tests.simulate.soak --seed 113         this one again, minimised and written to a file
 python -m tests.simulate.soak --teams            with queues and gangs that need more than there is, in every one of them
+python -m tests.simulate.soak --mixtures         with much of everything at once, on nodes with zones, while drivers come and go
 python -m tests.simulate.soak --crowds           gangs that would fit, too many of them: one leaves for another all the time
 python -m tests.simulate.soak --hands            with hands that edit objects while everything runs; with any of the others
 python -m tests.simulate.soak FILE …             scenario files: what goes wrong with them
@@ -43,16 +44,24 @@ class Flavour(msgspec.Struct, frozen=True):
 
     company: bool = False
     teams: bool = False
+    mixtures: bool = False
     crowds: bool = False
     hands: bool = False
 
     def drawn(self, seed: int) -> list[Document]:
-        drawn = crowd(seed) if self.crowds else generate(seed, company=self.company, teams=self.teams)
+        drawn = crowd(seed) if self.crowds else self._generated(seed)
         return with_hands(drawn, seed) if self.hands else drawn
+
+    def _generated(self, seed: int) -> list[Document]:
+        return generate(seed, company=self.company, teams=self.teams, mixtures=self.mixtures)
 
     @property
     def options(self) -> str:
-        said = " --crowds" if self.crowds else f"{'' if self.company else ' --alone'}{' --teams' if self.teams else ''}"
+        if self.crowds:
+            said = " --crowds"
+        else:
+            alone, teams = "" if self.company else " --alone", " --teams" if self.teams else ""
+            said = f"{' --mixtures' if self.mixtures else alone}{teams}"
         return f"{said}{' --hands' if self.hands else ''}"
 
 
@@ -97,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _flavour(asked: argparse.Namespace) -> Flavour:
-    return Flavour(company=not asked.alone, teams=asked.teams, crowds=asked.crowds, hands=asked.hands)
+    return Flavour(not asked.alone, asked.teams, asked.mixtures, asked.crowds, asked.hands)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="only this one, again")
     parser.add_argument("--alone", action="store_true", help="devices alone: without queues, zones, volumes, quotas and the like")
     parser.add_argument("--teams", action="store_true", help="with queues and gangs that need more than there is")
+    parser.add_argument("--mixtures", action="store_true", help="with much of everything at once; zones beside claims")
     parser.add_argument(
         "--crowds", action="store_true", help="instead: gangs that would fit, and leave for each other all the time"
     )

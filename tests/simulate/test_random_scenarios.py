@@ -33,6 +33,7 @@ MANY_SEEDS = range(1000)
 IN_COMPANY = (2_000_000, 2_000_065, 2_000_113, 2_000_143)
 OF_TEAMS = (*range(8_451_000, 8_451_008), 9_100_007)
 OF_CROWDS = range(90_000_000, 90_000_008)
+MIXTURES = (800, 802, 805, 816)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -52,6 +53,13 @@ def test_so_does_one_in_company(seed: int) -> None:
 def test_so_does_one_of_teams(seed: int) -> None:
     """With queues and gangs that need more than there is."""
     assert judge(generate(seed, teams=True)).failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", MIXTURES)
+def test_so_does_a_mixture(seed: int) -> None:
+    """With much of everything at once: zones beside claims, drivers and schedulers that change."""
+    assert judge(generate(seed, mixtures=True)).failures == []
 
 
 @pytest.mark.slow
@@ -86,6 +94,27 @@ def test_company_has_everything_that_devices_share_a_cluster_with() -> None:
     assert applied >= {"StatefulSet", "DaemonSet", "Node", "ResourceSlice"}
 
 
+def test_mixtures_have_everything_that_comes_together() -> None:
+    drawn = [document for seed in range(60) for document in generate(seed, mixtures=True)]
+    steps = [step for document in drawn if document["kind"] == "Scenario" for step in document["spec"]["steps"]]
+    patched = [step["patch"] for step in steps if "patch" in step]
+    divided = [json.loads(each["metadata"]["annotations"]["dray.dev/numa"]) for each in patched if _is_divided(each)]
+    managers = [each["topologyManager"] for each in divided]
+    assert {each["policy"] for each in managers} == {"none", "best-effort", "restricted", "single-numa-node"}
+    assert {each["scope"] for each in managers} == {"pod", "container"}
+    assert {each["kind"] for each in patched} >= {"Node", "Deployment", "DeviceTaintRule", "ResourceSlice"}
+    pools = [step["apply"]["spec"]["pool"] for step in steps if step.get("apply", {}).get("kind") == "ResourceSlice"]
+    assert any(pool["resourceSliceCount"] == 2 for pool in pools)
+    profiles = [each["profiles"] for each in drawn if each["kind"] == "KubeSchedulerConfiguration"]
+    assert {len(each) for each in profiles} == {1, 2}
+    assert any(plugin["name"] == "NUMA" for each in profiles for plugin in each[0]["pluginConfig"])
+    assert {document["kind"] for document in drawn} >= {"Queue", "PodGroup", "PersistentVolume", "ResourceQuota"}
+
+
+def _is_divided(patch: Document) -> bool:
+    return "dray.dev/numa" in (patch["metadata"].get("annotations") or {})
+
+
 def test_teams_have_everything_that_happens_to_queues_and_gangs() -> None:
     drawn = [document for seed in range(40) for document in generate(seed, teams=True)]
     steps = [step for document in drawn if document["kind"] == "Scenario" for step in document["spec"]["steps"]]
@@ -98,6 +127,13 @@ def test_teams_have_everything_that_happens_to_queues_and_gangs() -> None:
     assert {name for queue in queues for name in queue["spec"]} >= {"parentQueue", "reclaimMinRuntime", "preemptMinRuntime"}
     counted = {name for queue in queues for name in json.loads(queue["metadata"].get("annotations", {}).get(RESOURCES, "{}"))}
     assert {name.partition("/")[0] for name in counted} >= {"deviceclass", "counter", "capacity", "dray.dev"}
+
+
+def test_mixtures_are_taken_by_the_api() -> None:
+    """What is deleted at once may not be there yet."""
+    for seed in range(3):
+        report = simulate(made_of(((document["kind"], document) for document in generate(seed, mixtures=True)), until=1.0))
+        assert [each.text for each in report.refused_objects if each.at == 0 and ".delete" not in each.where] == []
 
 
 def test_without_teams_scenarios_are_what_they_were() -> None:
@@ -166,6 +202,20 @@ def scenario(*steps: Document, **spec: Any) -> Document:
 def test_a_pod_that_would_fit_and_waits_is_wrong() -> None:
     """Nobody serves the name of its scheduler, so nobody places it and nobody says why."""
     assert judge([scenario(), pod("left", schedulerName="somebody-else")]).kinds == ["no reason", "would fit"]
+
+
+def test_a_pod_that_its_kubelet_refuses_is_wrong() -> None:
+    """The scheduler does not look at zones, and places a pod where no zone has enough for it."""
+    plugins = {"multiPoint": {"disabled": [{"name": "NUMA"}]}}
+    profile = {"schedulerName": "default-scheduler", "plugins": plugins}
+    version, kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
+    blind = {"apiVersion": version, "kind": kind, "profiles": [profile]}
+    wide = pod("wide")
+    limits = {"cpu": "10", "memory": "1Gi", "dray.dev/plugin-gpu": "6"}
+    wide["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": limits}
+    later = scenario({"at": "5s", "apply": wide}, hardware=["zones:1"])
+    assert judge([later, blind]).kinds == ["refused"]
+    assert judge([later]).failures == []
 
 
 def test_a_pod_that_waits_with_a_reason_is_not() -> None:
