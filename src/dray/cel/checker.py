@@ -141,6 +141,8 @@ class _Checker:
 
     def select(self, node: Select) -> Type:
         name = None if node.test else qualified_name(node)
+        if name is not None and name in self.scopes[0] and not any(name.split(".")[0] in scope for scope in self.scopes[1:]):
+            return self.scopes[0][name]
         if name is not None and self.lookup(name.split(".")[0]) is None and name in _TYPE_NAMES:
             return types.type_of(_TYPE_NAMES[name])
         self.check(node.operand)

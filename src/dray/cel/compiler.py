@@ -17,7 +17,7 @@ from dray.cel.errors import Failure
 from dray.cel.meter import LIST, MAP, Meter, price
 from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from dray.cel.types import Overload, Type
-from dray.cel.values import NONE, Optional, TypeValue, Unordered, equal, to_key, type_name
+from dray.cel.values import NONE, Lazy, Optional, TypeValue, Unordered, equal, to_key, type_name
 
 Frame = list[Any]
 Closure = Callable[[Frame], Any]
@@ -97,6 +97,11 @@ class _Compiler:
         return lambda frame: value
 
     def select(self, node: Select) -> Closure:
+        if self.variables is not None and not hasattr(node.operand, "type"):
+            name = qualified_name(node)
+            if name is not None and name in self.variables:
+                place = self.variables.index(name)
+                return self.charged(lambda frame: frame[VIEW][place], 1)
         if node.type.kind == "type" and qualified_name(node) is not None and not hasattr(node.operand, "type"):
             value = TypeValue(node.type.parameters[0].name)
             return lambda frame: value
@@ -352,7 +357,9 @@ def find(value: Any, key: Any, position: int) -> Any:
         return value[index] if 0 <= index < len(value) else MISSING
     if type(value) is DeviceView:
         return device_field(value, key)
-    raise Failure("no such overload", position)
+    if type(value) is Lazy:
+        return value.field(key, MISSING)
+    return MISSING
 
 
 def device_field(view: DeviceView, field: str) -> Any:

@@ -41,6 +41,10 @@ class CelError(Exception):
 class CompileError(CelError):
     """The expression is not valid. Whoever wrote it must correct it."""
 
+    def report(self) -> str:
+        """As Kubernetes tells it: the message, and the line with a mark."""
+        return f"ERROR: <input>:{self.line}:{self.column}: {self.message}\n{self.pointer()}"
+
 
 class EvaluationError(CelError):
     """The expression cannot be evaluated for this device."""

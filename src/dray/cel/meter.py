@@ -12,8 +12,11 @@ from dray.cel.values import URL, NamedFormat, Semver, size
 
 LIST: Final = 10
 MAP: Final = 30
+STRUCT: Final = 40
 STRING_FACTOR: Final = 0.1
 REGEX_FACTOR: Final = 0.25
+AUTHORIZATION: Final = 350_000
+"""So dear that one expression can ask the authorizer twice."""
 WORK_MAX: Final = 1 << 25
 """Characters and elements made in one evaluation; upstream charges the same for a list of one and of a million."""
 
@@ -91,6 +94,10 @@ def _extension_price(function: str, overload: str) -> Price | None:
         return lambda args, result: _scan(size(result), 2 * STRING_FACTOR)
     if function in ("find", "findAll"):
         return lambda args, result: _regex(args[0], args[1])
+    if function == "check":
+        return lambda args, result: AUTHORIZATION
+    if function in ("fieldSelector", "labelSelector"):
+        return lambda args, result: _selector_cost(size(args[1]))
     if function in ("containsIP", "containsCIDR"):
         return lambda args, result: _network_cost(function, overload, args)
     if function == "validate":
@@ -98,6 +105,11 @@ def _extension_price(function: str, overload: str) -> Price | None:
     if function == "_==_":
         return lambda args, result: 1 if isinstance(args[0], _OBJECTS) else _smaller(args, result)
     return None
+
+
+def _selector_cost(length: int) -> int:
+    """A list, and in it a struct and a list for each requirement, of which the shortest has two characters."""
+    return LIST + _scan(length) + math.ceil(math.ceil(length * 0.5) * (LIST + STRUCT))
 
 
 def _regex_length(text: Any, length: int) -> int:

@@ -112,7 +112,7 @@ class Shape:
             return self._read_members(value)
         if type(value) is list:
             item = self.item
-            read = [_plain(each) if item is None else item.read(each) for each in value]
+            read = [plain(each) if item is None else item.read(each) for each in value]
             return tuple(read) if self.keys is None else Unordered.of(read, self.keys)
         return self._read_scalar(value)
 
@@ -121,7 +121,7 @@ class Shape:
             item = self.item
             return {key: item.read(each) for key, each in value.items()}
         if self.type.kind != "struct":
-            return _plain(value)
+            return plain(value)
         made = {known: self.fields[known].read(value[name]) for name, known in self.names.items() if name in value}
         return made | {name: made[f"__{name}__"] for name in _KEYWORDS & value.keys() if name in self.fields}
 
@@ -146,31 +146,37 @@ class Shape:
 _KEY_MOST: Final = 253
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A JSON value of which no schema is known."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return tuple([_plain(each) for each in value]) if isinstance(value, list) else value
+        return {key: plain(each) for key, each in value.items()}
+    return tuple([plain(each) for each in value]) if isinstance(value, list) else value
 
 
 class Expression:
     """One expression over named values. Immutable, and without state between evaluations."""
 
-    __slots__ = ("_closure", "_frame", "estimated_cost", "text", "type", "uses")
+    __slots__ = ("_closure", "_frame", "_node", "_shapes", "text", "type", "uses", "variables")
 
     def __init__(self, text: str, variables: Mapping[str, Shape], optional: frozenset[str] = frozenset()) -> None:
         """``optional`` are the variables whose values are optionals. Raises CompileError."""
         self.text = text
+        self._shapes, self.variables = variables, tuple(variables)
         try:
-            node = parse(text)
+            node = self._node = parse(text)
             self.type = check(node, text, _names(variables, optional))
             self.uses = frozenset(_free(node, frozenset()))
-            self.estimated_cost = estimate(node, lambda path: _limit(variables, path)).maximum
-            self._closure, slots = compile_tree(node, True, tuple(variables))
+            self._closure, slots = compile_tree(node, True, self.variables)
         except Failure as failure:
             raise CompileError(failure.message, max(failure.position, 0), text) from None
         except RecursionError:
             raise CompileError("expression is nested too deeply", 0, text) from None
         self._frame = [None] * (slots - FIRST_SLOT)
+
+    @property
+    def estimated_cost(self) -> int:
+        """What it costs at most, as far as the sizes of its variables are known."""
+        return estimate(self._node, lambda path: _limit(self._shapes, path)).maximum
 
     def evaluate(self, values: tuple[Any, ...], meter: Meter) -> Any:
         """The value, with what it costs spent on the meter. Raises EvaluationError."""

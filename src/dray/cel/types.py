@@ -44,6 +44,11 @@ FORMAT: Final = Type("struct", "kubernetes.NamedFormat")
 IP: Final = Type("opaque", "net.IP")
 CIDR: Final = Type("opaque", "net.CIDR")
 DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+AUTHORIZER: Final = Type("struct", "kubernetes.authorization.Authorizer")
+PATH_CHECK: Final = Type("struct", "kubernetes.authorization.PathCheck")
+GROUP_CHECK: Final = Type("struct", "kubernetes.authorization.GroupCheck")
+RESOURCE_CHECK: Final = Type("struct", "kubernetes.authorization.ResourceCheck")
+DECISION: Final = Type("struct", "kubernetes.authorization.Decision")
 _NULLABLE: Final = frozenset({"opaque", "struct", "any", "duration", "timestamp"})
 _NESTED: Final = frozenset({"opaque", "list", "map"})
 
@@ -182,7 +187,8 @@ _SIGNATURE: Final = re.compile(r"(?:(?P<receiver>[^.]+(?:\([^.]*\))?)\.)?\((?P<a
 _NAMED: Final = {
     "bool": BOOL, "int": INT, "uint": UINT, "double": DOUBLE, "string": STRING, "bytes": BYTES, "null": NULL, "dyn": DYN,
     "duration": DURATION, "timestamp": TIMESTAMP, "quantity": QUANTITY, "semver": SEMVER, "url": URL, "format": FORMAT,
-    "ip": IP, "cidr": CIDR,
+    "ip": IP, "cidr": CIDR, "authorizer": AUTHORIZER, "pathCheck": PATH_CHECK, "groupCheck": GROUP_CHECK,
+    "resourceCheck": RESOURCE_CHECK, "decision": DECISION,
 }  # fmt: skip
 _WORD: Final = re.compile(r"[a-zA-Z]+|[(),]")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, total_ordering
 from typing import Any, Final, NamedTuple
 
@@ -82,6 +82,29 @@ class Optional:
 
 
 NONE: Final = Optional(False)
+
+
+class Lazy:
+    """A value with fields that are made when they are first asked for; what could not be made fails each time."""
+
+    __slots__ = ("_made", "_makers")
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Any] = {}
+
+    def field(self, name: Any, missing: Any) -> Any:
+        if name not in self._makers:
+            return missing
+        if name not in self._made:
+            try:
+                self._made[name] = self._makers[name]()
+            except Failure as failure:
+                self._made[name] = failure
+        found = self._made[name]
+        if type(found) is Failure:
+            raise found
+        return found
 
 
 class URL(NamedTuple):
@@ -181,6 +204,7 @@ _NAMES: Final[dict[type, str]] = {
     Semver: "kubernetes.Semver",
     URL: "kubernetes.URL",
     NamedFormat: "kubernetes.NamedFormat",
+    Lazy: "kubernetes.variables",
 }
 
 

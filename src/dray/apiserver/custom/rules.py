@@ -382,7 +382,7 @@ def _times(factor: float) -> str:
 
 
 def _compilation(error: CompileError) -> str:
-    return f"compilation failed: ERROR: <input>:{error.line}:{error.column}: {error.message}\n{error.pointer()}"
+    return f"compilation failed: {error.report()}"
 
 
 def _said(given: Object, path: str) -> Errors:

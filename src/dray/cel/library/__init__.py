@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.cel.library import conversions, kubernetes, network, operators, sequences, text, times
+from dray.cel.library import authorization, conversions, kubernetes, network, operators, sequences, text, times
 from dray.cel.types import Overload, signature
 
 
 def _collect() -> dict[str, tuple[Overload, ...]]:
     functions: dict[str, list[Overload]] = {}
-    for module in (operators, conversions, times, text, sequences, kubernetes, network):
+    for module in (operators, conversions, times, text, sequences, kubernetes, network, authorization):
         for function, id, written, implementation in module.DECLARATIONS:
             functions.setdefault(function, []).append(signature(id, written, implementation))
     return {function: tuple(overloads) for function, overloads in functions.items()}
