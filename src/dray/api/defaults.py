@@ -353,6 +353,24 @@ def _mutating_webhooks(obj: Object, now: float) -> None:
         _fill(hook, reinvocationPolicy="Never")
 
 
+def _policy(obj: Object, now: float) -> None:
+    _fill(_spec(obj), failurePolicy="Fail")
+    _matched(_spec(obj).get("matchConstraints"))
+
+
+def _policy_binding(obj: Object, now: float) -> None:
+    _matched(_spec(obj).get("matchResources"))
+
+
+def _matched(resources: Object | None) -> None:
+    if resources is None:
+        return
+    _fill(resources, matchPolicy="Equivalent", namespaceSelector={}, objectSelector={})
+    for field in ("resourceRules", "excludeResourceRules"):
+        for rule in resources.get(field) or ():
+            _fill(rule, scope="*")
+
+
 # rbac.authorization.k8s.io
 
 
@@ -397,6 +415,8 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "services": _service,
     "statefulsets": _stateful_set,
     "storageclasses": _storage_class,
+    "validatingadmissionpolicies": _policy,
+    "validatingadmissionpolicybindings": _policy_binding,
     "validatingwebhookconfigurations": _webhooks,
 }
 

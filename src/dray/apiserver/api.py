@@ -15,6 +15,7 @@ import msgspec
 
 from dray.api.kinds import PODS, Kind
 from dray.apiserver import metrics
+from dray.apiserver.admission.request import CREATE
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
 from dray.apiserver.authentication.impersonation import impersonated, wanted_user
@@ -44,7 +45,7 @@ from dray.apiserver.registry import Resource
 from dray.apiserver.reviews import Reviews
 from dray.apiserver.schema import WRONG_TYPE
 from dray.apiserver.store import Entry, encode
-from dray.apiserver.subresources import Subresources
+from dray.apiserver.subresources import BINDING_KIND, EVICTION_KIND, SCALE_KIND, Subresources
 from dray.apiserver.watching import Stream, watch_options
 from dray.cluster import numbers
 
@@ -60,11 +61,7 @@ PING, STORAGE = "ping", "etcd"
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
 TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "", "TokenRequest", False)
-SCALES: Final = Kind("autoscaling", "v1", "", "Scale", True)
-POD_ACTIONS: Final = {
-    "binding": Kind("", "v1", "bindings", "Binding", True),
-    "eviction": Kind("policy", "v1", "", "Eviction", True),
-}
+POD_ACTIONS: Final = {"binding": BINDING_KIND, "eviction": EVICTION_KIND}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -313,11 +310,18 @@ class Api:
     def _write(self, verb: str, target: Target, request: Request) -> Answer:
         form = _form(request)
         options = write_options(request.query, request.user_agent)
-        options.caller = self._caller(request)
+        options.caller, options.query = self._caller(request), request.query
+        try:
+            return self._written(verb, target, request, options, form)
+        except ApiError as error:
+            error.warnings = options.warnings
+            raise
+
+    def _written(self, verb: str, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
         if verb in ("delete", "deletecollection"):
             return self._delete(verb, target, request, options, form)
         if target.subresource == "token":
-            return self._token(target, request)
+            return self._token(target, request, options)
         if target.subresource in ("binding", "eviction"):
             return self._pod_action(target, request, options)
         if target.subresource == "scale":
@@ -345,11 +349,11 @@ class Api:
 
     def _delete(self, verb: str, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
         given = delete_options(request)
-        dry_run = options.dry_run or bool(given.dry_run)
+        options.dry_run = options.dry_run or bool(given.dry_run)
         resource = target.resource
         if verb == "deletecollection":
             labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
-            removed = self.operations.delete_collection(resource, target.namespace, labels, fields, given, dry_run)
+            removed = self.operations.delete_collection(resource, target.namespace, labels, fields, given, options)
             kind = resource.kind
             head = {
                 "kind": resource.list_name,
@@ -358,14 +362,14 @@ class Api:
             }
             present = Presentation(resource, PLAIN, self.operations.clock)
             body = encode(head)[:-1] + b',"items":[' + b",".join(map(present.one, removed)) + b"]}"
-            return Answer(200, body, revision=self.store.revision)
-        removal = self.operations.delete(resource, target.namespace, target.name, given, dry_run)
+            return Answer(200, body, headers=_warnings(options.warnings), revision=self.store.revision)
+        removal = self.operations.delete(resource, target.namespace, target.name, given, options)
         if removal.now and not resource.returns_deleted:
             kind, metadata = resource.kind, removal.entry.object["metadata"]
             details = {"name": target.name, "group": kind.group, "kind": kind.plural, "uid": metadata["uid"]}
-            return Answer(200, encode(success(details)), revision=self.store.revision)
+            return Answer(200, encode(success(details)), headers=_warnings(options.warnings), revision=self.store.revision)
         code = 202 if not removal.now and given.policy == "Foreground" else 200
-        return self._shown(code, resource, removal.entry, form)
+        return self._shown(code, resource, removal.entry, form, options.warnings)
 
     def _pod_action(self, target: Target, request: Request, options: WriteOptions) -> Answer:
         asked = "fieldValidation" in request.query
@@ -377,16 +381,18 @@ class Api:
             self._subresources.bind(target.namespace, target.name, given, options)
         else:
             self._subresources.evict(target.namespace, target.name, given, options)
-        return Answer(201, encode(success(code=201)), revision=self.store.revision)
+        return Answer(201, encode(success(code=201)), headers=_warnings(options.warnings), revision=self.store.revision)
 
     def _scale(self, verb: str, target: Target, request: Request, options: WriteOptions) -> Answer:
         resource, namespace, name = target.resource, target.namespace, target.name
         if verb == "get":
-            scale = self._subresources.scale_of(resource, self.operations.get(resource, namespace, name))
+            scale = self._subresources.scale_of(resource, self.operations.get(resource, namespace, name).object)
         else:
             change = self._patching.change_of_scale(request) if verb == "patch" else (lambda old: _object(request))
-            scale = self._subresources.rescale(resource, namespace, name, lambda old: self._typed(SCALES, change(old)), options)
-        return Answer(200, encode(scale), revision=self.store.revision)
+            scale = self._subresources.rescale(
+                resource, namespace, name, lambda old: self._typed(SCALE_KIND, change(old)), options
+            )
+        return Answer(200, encode(scale), headers=_warnings(options.warnings), revision=self.store.revision)
 
     def _review(self, target: Target, request: Request) -> Answer:
         kind = target.resource.kind
@@ -397,9 +403,14 @@ class Api:
         assert request.user is not None, "whoever is not believed does not come so far"
         return Answer(201, encode(self._reviews.answer(kind, target.namespace, review, request.user)))
 
-    def _token(self, target: Target, request: Request) -> Answer:
+    def _token(self, target: Target, request: Request, options: WriteOptions) -> Answer:
         given = self._typed(TOKEN_REQUESTS, _object(request))
-        return Answer(201, encode(self._accounts.request(target.namespace, target.name, given)))
+        if self.operations.asks(target.resource, options):
+            shown = {**given, "kind": TOKEN_REQUESTS.kind, "apiVersion": TOKEN_REQUESTS.api_version}
+            place = target.resource, target.namespace, target.name
+            self.operations.validate(CREATE, *place, shown, None, options, subresource="token", kind=TOKEN_REQUESTS)
+        made = self._accounts.request(target.namespace, target.name, given)
+        return Answer(201, encode(made), headers=_warnings(options.warnings))
 
     def _typed(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
         """A body that is not stored, with every field of the type that its kind says."""
@@ -481,4 +492,4 @@ def refusal(error: ApiError) -> Answer:
         headers = (("Retry-After", str(retry)),)
     if error.code == 401:
         headers = (("WWW-Authenticate", "Bearer"),)
-    return Answer(error.code, encode(error.status()), headers=headers)
+    return Answer(error.code, encode(error.status()), headers=(*headers, *_warnings(error.warnings)))

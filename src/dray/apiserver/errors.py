@@ -21,6 +21,7 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.code, self.reason, self.message, self.details, self.metadata = code, reason, message, details, metadata
+        self.warnings: list[str] = []  # what the client shall be told besides
 
     def status(self) -> dict[str, Any]:
         status: dict[str, Any] = {

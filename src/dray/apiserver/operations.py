@@ -8,7 +8,7 @@ resourceVersion.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +21,8 @@ from dray.api.times import format_time
 from dray.api.validation import FieldError, validate_create, validate_update
 from dray.apiserver import limits
 from dray.apiserver import metadata as meta
+from dray.apiserver.admission.gate import Gate
+from dray.apiserver.admission.request import CREATE, DELETE, UPDATE, AdmissionRequest, operation_options
 from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
@@ -36,6 +38,8 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 NAMES_TRIED: Final = 8
 # The writes of an object by which it can come to ask for more.
 CHARGED: Final = ("", "resize")
+# What is created below an object is shown to policies as what it is, not as a change of the object.
+ASKED_BEFORE: Final = ("binding",)
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 # So few objects that are looked at with every write of another stay decoded.
@@ -44,7 +48,8 @@ _FEW: Final = 16
 
 class WriteOptions(msgspec.Struct):
     """How a write is done. ``applied``: the object comes with its managedFields. ``repeated``: fields that the body has twice.
-    ``warnings``: what the client shall be told. ``caller``: who writes; None for the cluster itself, which may do everything."""
+    ``warnings``: what the client shall be told. ``caller``: who writes; None for the cluster itself, which may do everything
+    and is not asked by policies. ``query`` is that of the request."""
 
     dry_run: bool = False
     manager: str = "unknown"
@@ -53,6 +58,14 @@ class WriteOptions(msgspec.Struct):
     repeated: list[str] = msgspec.field(default_factory=list)
     caller: Caller | None = None
     warnings: list[str] = msgspec.field(default_factory=list)
+    query: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What policies see of a write below an object, where that is of another kind than the object: the kind, and its object."""
+
+    kind: Kind
+    of: Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Operations:
@@ -74,6 +87,7 @@ class Operations:
         self._deletion = Deletion(clock)
         self._namespaces = store.table("namespaces")
         self._quotas = Quotas(registry, store, gates)
+        self.gate: Gate | None = None
 
     # ------------------------------------------------------------------------------------------------------------- reads
 
@@ -130,6 +144,8 @@ class Operations:
         for hook in resource.admit:
             hook(obj, None, context)
         limits.check(resource, obj, None, context)
+        if self.asks(resource, options):
+            self.validate(CREATE, resource, namespace, obj["metadata"]["name"], obj, None, options)
         charged = self._quotas.admit(resource, namespace, obj, None, context.now)
         if options.dry_run:
             return not_stored(obj)
@@ -137,6 +153,44 @@ class Operations:
         if charged:
             self._quotas.settle(namespace, context.now)
         return stored
+
+    def asks(self, resource: Resource, options: WriteOptions) -> bool:
+        """Whether there may be policies about such a write."""
+        return self.gate is not None and options.caller is not None and self.gate.validates(resource)
+
+    def validate(
+        self,
+        operation: str,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        obj: dict[str, Any] | None,
+        old: dict[str, Any] | None,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+        kind: Kind | None = None,
+        body: DeleteOptions | None = None,
+    ) -> None:
+        """Ask the policies. ``kind`` is that of the object if it is not the resource's, ``body`` what a delete came with."""
+        assert self.gate is not None, "whoever calls this has asked whether to"
+        assert options.caller is not None
+        given = {field: value for field, value in msgspec.to_builtins(body).items() if value is not None} if body else None
+        request = AdmissionRequest(
+            operation,
+            resource,
+            namespace,
+            name,
+            obj,
+            old,
+            user=options.caller.user,
+            options=operation_options(operation, options.query, options.dry_run, given),
+            warnings=options.warnings,
+            dry_run=options.dry_run,
+            subresource=subresource,
+            kind=kind,
+        )
+        self.gate.validate(request)
 
     def _stored(self, resource: Resource, entry: Entry, removed: bool = False) -> Entry:
         for hook in resource.after:
@@ -201,6 +255,7 @@ class Operations:
         *,
         subresource: str = "",
         unconditional: bool = True,
+        seen: Seen | None = None,
     ) -> Entry:
         """Replace an object by what ``change`` makes of it. ``change`` does not change its argument, and may raise."""
         old = self.get(resource, namespace, name)
@@ -213,6 +268,10 @@ class Operations:
         self._keep(resource, obj, base, subresource)
         self._prepare_changed(resource, obj, old.object, context)
         self._check(resource, obj, old.object, context)
+        if subresource not in ASKED_BEFORE and self.asks(resource, options):
+            now, before = (obj, old.object) if seen is None else (seen.of(obj), seen.of(old.object))
+            kind = seen.kind if seen is not None else None
+            self.validate(UPDATE, resource, namespace, name, now, before, options, subresource=subresource, kind=kind)
         charged = subresource in CHARGED and self._admit_change(resource, namespace, obj, old.object, context)
         if options.applied:
             _keep_managed(obj, given)
@@ -307,12 +366,25 @@ class Operations:
 
     # ------------------------------------------------------------------------------------------------------------ delete
 
-    def delete(self, resource: Resource, namespace: str, name: str, given: DeleteOptions, dry_run: bool) -> Removal:
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        given: DeleteOptions,
+        options: WriteOptions,
+        *,
+        collection: bool = False,
+    ) -> Removal:
+        """``collection``: as one of many, which are asked for without names."""
         old = self.get(resource, namespace, name)
         if resource.kind.resource == "namespaces" and name in PROTECTED_NAMESPACES:
             raise forbidden(resource.kind, name, "this namespace may not be deleted")
         removal = self._deletion.decide(resource, old, given)
-        if dry_run:
+        if self.asks(resource, options):
+            asked = "" if collection else name
+            self.validate(DELETE, resource, namespace, asked, None, old.object, options, body=given)
+        if options.dry_run:
             return removal
         if resource.leaving is not None:
             old = resource.leaving(old)
@@ -328,7 +400,7 @@ class Operations:
         return removal
 
     def delete_collection(
-        self, resource: Resource, namespace: str, labels: str, fields: str, given: DeleteOptions, dry_run: bool
+        self, resource: Resource, namespace: str, labels: str, fields: str, given: DeleteOptions, options: WriteOptions
     ) -> list[Entry]:
         selection = Selection(resource, namespace, labels, fields)
         matches = selection.matches
@@ -336,7 +408,8 @@ class Operations:
         removed = []
         for entry in found:
             metadata = entry.object["metadata"]
-            removed.append(self.delete(resource, metadata.get("namespace", ""), metadata["name"], given, dry_run).entry)
+            place, name = metadata.get("namespace", ""), metadata["name"]
+            removed.append(self.delete(resource, place, name, given, options, collection=True).entry)
         return removed
 
     # ------------------------------------------------------------------------------------------------------------- input

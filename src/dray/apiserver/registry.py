@@ -154,6 +154,9 @@ class Registry:
         self.resources = (*self._declared, *defined)
         self._by_path = {(r.kind.group, r.kind.version, r.kind.plural): r for r in reversed(self.resources)}
         self._by_name = {r.kind.resource: r for r in reversed(self.resources)}
+        self._views: dict[str, list[Resource]] = {}
+        for each in self.resources:
+            self._views.setdefault(each.storage, []).append(each)
         self.changes += 1
 
     def replace(self, resource: Resource) -> None:
@@ -169,6 +172,13 @@ class Registry:
         if found is None:
             raise KeyError(f"{kind.api_version} {kind.plural} is not served")
         return found
+
+    def of_kind(self, api_version: str, kind: str) -> Resource | None:
+        return next((r for r in self.resources if r.kind.kind == kind and r.kind.api_version == api_version), None)
+
+    def views(self, resource: Resource) -> list[Resource]:
+        """All that show the objects of this one, itself included: its other versions."""
+        return self._views.get(resource.storage, [])
 
     def named(self, resource: str) -> Resource:
         """By ``plural.group``, in its first version."""

@@ -19,6 +19,7 @@ from dray.api.digits import whole
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
 from dray.api.times import format_time
+from dray.apiserver.admission.gate import Gate
 from dray.apiserver.api import Answer, Api, Request
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
@@ -83,6 +84,7 @@ class Core:
         )
         self.definitions = Definitions(self.operations)
         self.policy = Policy(self.store)
+        self.operations.gate = Gate(self.operations.registry, self.store, self.policy)
         accounts = Accounts(self.operations, Signer(account_key))
         self.authenticator = Authenticator(tokens or {}, accounts)
         self.api = Api(self.operations, self.policy, self.authenticator, accounts)

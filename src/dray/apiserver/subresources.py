@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from dray.api.core import LabelSelector
-from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS
+from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, Kind
 from dray.api.selectors import selects
 from dray.api.times import format_time
 from dray.api.validation.errors import FieldError
+from dray.apiserver.admission.request import CREATE
 from dray.apiserver.columns import at, selector_text
 from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.errors import ApiError, bad_request, conflict, invalid
-from dray.apiserver.operations import Operations, WriteOptions
+from dray.apiserver.operations import Operations, Seen, WriteOptions
 from dray.apiserver.registry import Resource, ScalePaths
 from dray.apiserver.store import Entry
 
 Object = dict[str, Any]
+
+BINDING_KIND: Final = Kind("", "v1", "bindings", "Binding", True)
+EVICTION_KIND: Final = Kind("policy", "v1", "", "Eviction", True)
+SCALE_KIND: Final = Kind("autoscaling", "v1", "", "Scale", True)
 
 
 class Subresources:
@@ -27,6 +32,13 @@ class Subresources:
         self._operations = operations
         self._pods = operations.registry.of(PODS)
         self._budgets = operations.registry.of(POD_DISRUPTION_BUDGETS)
+
+    def _created(self, kind: Kind, subresource: str, namespace: str, name: str, given: Object, options: WriteOptions) -> None:
+        """Ask the policies about what is created below a pod."""
+        if self._operations.asks(self._pods, options):
+            metadata = {"name": name, "namespace": namespace, **(given.get("metadata") or {})}
+            obj = {**given, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+            self._operations.validate(CREATE, self._pods, namespace, name, obj, None, options, subresource=subresource, kind=kind)
 
     # ---------------------------------------------------------------------------------------------------------- binding
 
@@ -39,6 +51,7 @@ class Subresources:
         if wanted.get("name", name) != name:
             raise bad_request(f"the name of the object ({wanted['name']}) does not match the name on the URL ({name})")
         now = self._operations.clock()
+        self._created(BINDING_KIND, "binding", namespace, name, binding, options)
 
         def change(pod: Object) -> Object:
             _can_bind(pod, wanted)
@@ -59,10 +72,12 @@ class Subresources:
             delete = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
         except msgspec.ValidationError as error:
             raise bad_request(f"deleteOptions: {error}") from error
-        dry_run = options.dry_run or bool(delete.dry_run)
+        dry_run = options.dry_run = options.dry_run or bool(delete.dry_run)
+        self._created(EVICTION_KIND, "eviction", namespace, name, eviction, options)
         if not pod["metadata"].get("deletionTimestamp") and at(pod, "status.phase") not in ("Succeeded", "Failed", "Pending"):
             self._spend_budget(namespace, pod, dry_run)
-        self._operations.delete(self._pods, namespace, name, delete, dry_run)
+        # Whoever may evict may delete: policies are asked about the eviction.
+        self._operations.delete(self._pods, namespace, name, delete, WriteOptions(dry_run=dry_run))
 
     def _spend_budget(self, namespace: str, pod: Object, dry_run: bool) -> None:
         table = self._operations.table(self._budgets)
@@ -104,8 +119,7 @@ class Subresources:
 
     # ------------------------------------------------------------------------------------------------------------ scale
 
-    def scale_of(self, resource: Resource, entry: Entry) -> Object:
-        obj = entry.object
+    def scale_of(self, resource: Resource, obj: Object) -> Object:
         fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         metadata = {f: obj["metadata"][f] for f in fields if f in obj["metadata"]}
         if resource.scale is not None:
@@ -126,7 +140,7 @@ class Subresources:
         self, resource: Resource, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
     ) -> Object:
         """Write the replicas of a Scale that ``change`` makes of the current one."""
-        scale = change(self.scale_of(resource, self._operations.get(resource, namespace, name)))
+        scale = change(self.scale_of(resource, self._operations.get(resource, namespace, name).object))
         replicas = at(scale, "spec.replicas", 0)
         if type(replicas) is not int:
             raise bad_request("spec.replicas must be a number")
@@ -142,7 +156,9 @@ class Subresources:
             path = resource.scale.spec if resource.scale is not None else ("spec", "replicas")
             return _with(obj, path, replicas) | {"metadata": obj["metadata"] | expected}
 
-        return self.scale_of(resource, self._operations.update(resource, namespace, name, apply, options, subresource="scale"))
+        seen = Seen(SCALE_KIND, lambda obj: self.scale_of(resource, obj))
+        entry = self._operations.update(resource, namespace, name, apply, options, subresource="scale", seen=seen)
+        return self.scale_of(resource, entry.object)
 
 
 def _custom_scale(obj: Object, paths: ScalePaths) -> tuple[int, int, str]:

@@ -61,6 +61,18 @@ def _change(check: Callable[[Object, Object], Iterable[FieldError]]) -> _Update:
     return lambda new, old, gates, labels: check(new, old)
 
 
+def _policies(rule: str) -> Callable[[Object], Iterable[FieldError]]:
+    """The rules of policies compile expressions, so the compiler is loaded with the first policy."""
+
+    def check(obj: Object) -> Iterable[FieldError]:
+        from dray.api.validation import policies
+
+        found: Callable[[Object], Iterable[FieldError]] = getattr(policies, rule)
+        return found(obj)
+
+    return check
+
+
 _CREATE: Final[dict[str, _Create]] = {
     "apiservices": _plain(extending.api_service),
     "clusterrolebindings": _plain(access.cluster_role_binding),
@@ -95,6 +107,8 @@ _CREATE: Final[dict[str, _Create]] = {
     "services": _plain(cluster.service),
     "statefulsets": _plain(workloads.stateful_set),
     "storageclasses": _plain(cluster.storage_class),
+    "validatingadmissionpolicies": _plain(_policies("validating_policy")),
+    "validatingadmissionpolicybindings": _plain(_policies("validating_binding")),
     "validatingwebhookconfigurations": _plain(extending.webhooks),
 }
 
@@ -122,4 +136,5 @@ _UPDATE: Final[dict[tuple[str, str], _Update]] = {
     ("secrets", ""): _change(cluster.secret_update),
     ("statefulsets", ""): _change(workloads.stateful_set_update),
     ("storageclasses", ""): _change(cluster.storage_class_update),
+    ("validatingadmissionpolicies", "status"): lambda new, old, gates, labels: _policies("status")(new),
 }

@@ -75,7 +75,7 @@ def _qualified(name: str, path: str) -> Errors:
 
 def _webhook(hook: Object, path: str) -> Errors:
     for index, rule in enumerate(hook.get("rules") or ()):
-        yield from _rule(rule, f"{path}.rules[{index}]")
+        yield from rule_with_operations(rule, f"{path}.rules[{index}]")
     yield from one_of(hook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy", optional=True)
     yield from one_of(hook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy", optional=True)
     yield from one_of(hook.get("reinvocationPolicy"), ("IfNeeded", "Never"), f"{path}.reinvocationPolicy", optional=True)
@@ -93,20 +93,46 @@ def _webhook(hook: Object, path: str) -> Errors:
     yield from _review_versions(hook.get("admissionReviewVersions") or (), f"{path}.admissionReviewVersions")
 
 
-def _rule(rule: Object, path: str) -> Errors:
+def rule_with_operations(rule: Object, path: str) -> Errors:
+    """Which requests a webhook or a policy is about."""
     yield from _list(rule.get("operations"), f"{path}.operations", "operations")
     for index, operation in enumerate(rule.get("operations") or ()):
         if operation not in _OPERATIONS:
             yield not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
     yield from _list(rule.get("apiGroups"), f"{path}.apiGroups", "API groups")
     yield from _list(rule.get("apiVersions"), f"{path}.apiVersions", "API versions")
-    if not rule.get("resources"):
-        yield required(f"{path}.resources")
-    for field in ("apiVersions", "resources"):
-        for index, value in enumerate(rule.get(field) or ()):
-            if not value:
-                yield required(f"{path}.{field}[{index}]")
+    for index, value in enumerate(rule.get("apiVersions") or ()):
+        if not value:
+            yield required(f"{path}.apiVersions[{index}]")
+    yield from _resources(rule.get("resources") or [], f"{path}.resources")
     yield from one_of(rule.get("scope"), ("*", "Cluster", "Namespaced"), f"{path}.scope", optional=True)
+
+
+def _resources(resources: list[str], path: str) -> Errors:
+    """No entry says again what another one with a wildcard says."""
+    if not resources:
+        yield required(path)
+    all_of, everywhere = set[str](), set[str]()  # pods/*, */status
+    plain = False
+    for index, each in enumerate(resources):
+        name, slash, sub = each.partition("/")
+        if not each:
+            yield required(f"{path}[{index}]")
+        if not slash:
+            plain = plain if not each else each != "*"
+            continue
+        if name in all_of:
+            yield invalid(f"{path}[{index}]", each, f"if '{name}/*' is present, must not specify {each}")
+        if sub in everywhere:
+            yield invalid(f"{path}[{index}]", each, f"if '*/{sub}' is present, must not specify {each}")
+        if sub == "*":
+            all_of.add(name)
+        if name == "*":
+            everywhere.add(sub)
+    if len(resources) > 1 and "*/*" in resources:
+        yield invalid(path, resources, "if '*/*' is present, must not specify other resources")
+    if "*" in resources and plain:
+        yield invalid(path, resources, "if '*' is present, must not specify other resources without subresources")
 
 
 def _list(values: Sequence[str] | None, path: str, what: str) -> Errors:

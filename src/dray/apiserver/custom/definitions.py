@@ -218,7 +218,8 @@ class Definitions:
             for _, entry in self._operations.table(resource).scan():
                 metadata = entry.object["metadata"]
                 if not metadata.get("deletionTimestamp"):
-                    self._operations.delete(resource, metadata.get("namespace", ""), metadata["name"], DeleteOptions(), False)
+                    place = metadata.get("namespace", "")
+                    self._operations.delete(resource, place, metadata["name"], DeleteOptions(), WriteOptions())
         self._finish(name)
 
     def _instance(self, entry: Entry, removed: bool) -> None:

@@ -1,0 +1,1 @@
+"""Admission: policies written in CEL that look at writes before they are stored."""

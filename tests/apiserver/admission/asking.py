@@ -1,0 +1,80 @@
+"""Puts a case to a server: any function that sends a request and gives the code, the body and the warnings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tests.apiserver.admission.cases import Ask, Case
+
+Json = dict[str, Any]
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+
+
+class Said(NamedTuple):
+    code: int
+    body: Json
+    warnings: tuple[str, ...] = ()
+
+
+# method, path, body, user, extra, content type
+Send = Callable[[str, str, Json | None, str, tuple[tuple[str, str], ...], str], Said]
+
+
+def prepare(send: Send, case: Case, namespace: str) -> None:
+    """The policy is named as the namespace, and bound to it."""
+    for path, body in case.before:
+        made = send("POST", _filled(path, namespace), _filled(body, namespace), "", (), "application/json")
+        assert made.code == 201, made
+    policy = {"metadata": {"name": namespace}, "spec": case.spec}
+    selector = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
+    binding = {"policyName": namespace, "validationActions": ["Deny"], "matchResources": selector, **case.binding}
+    bound = {"metadata": {"name": f"{namespace}-binding"}, "spec": _filled(binding, namespace)}
+    for plural, given in (("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", bound)):
+        made = send("POST", f"{ADMISSION}/{plural}", given, "", (), "application/json")
+        assert made.code == 201, made
+
+
+def remove(send: Send, namespace: str) -> None:
+    for plural, name in (("bindings", f"{namespace}-binding"), ("policies", namespace)):
+        path = f"{ADMISSION}/validatingadmission{'policybindings' if plural == 'bindings' else 'policies'}/{name}"
+        send("DELETE", path, None, "", (), "application/json")
+
+
+def ask(send: Send, asked: Ask, namespace: str) -> Said:
+    mark = "&" if "?" in asked.path else "?"
+    path = f"{_filled(asked.path, namespace)}{mark}dryRun=All"
+    return send(asked.method, path, _filled(asked.body, namespace), asked.user, asked.extra, asked.type)
+
+
+def holds(asked: Ask, said: Said, namespace: str) -> bool:
+    """Whether the policy has had its say."""
+    if asked.warned:
+        return any(asked.warned in warning for warning in said.warnings)
+    return said.code == asked.code and f"ValidatingAdmissionPolicy '{namespace}'" in said.body.get("message", "")
+
+
+def verify(asked: Ask, said: Said, namespace: str) -> None:
+    if not asked.said:
+        assert said.code < 300, said
+        expected = f"Validation failed for ValidatingAdmissionPolicy '{namespace}' with binding '{namespace}-binding': "
+        assert [warning for warning in said.warnings if "Admission" in warning] == (
+            [f"{expected}{asked.warned}"] if asked.warned else []
+        )
+        return
+    assert said.code == asked.code, said
+    head = f"ValidatingAdmissionPolicy '{namespace}'"
+    if not asked.said.startswith("failed to configure policy"):
+        head += f" with binding '{namespace}-binding'"
+    message = f"{head} denied request: {asked.said}"
+    assert said.body["message"].endswith(f" is forbidden: {message}"), said.body["message"]
+    assert said.body["details"]["causes"] == [{"message": message}]
+    reasons = {403: "Forbidden", 413: "RequestEntityTooLarge", 422: "Invalid"}
+    assert said.body["reason"] == reasons[asked.code]
+
+
+def _filled(value: Any, namespace: str) -> Any:
+    if value is None:
+        return None
+    return json.loads(json.dumps(value).replace('"NS"', f'"{namespace}"').replace("/NS/", f"/{namespace}/"))
