@@ -20,6 +20,7 @@ from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
 from dray.api.times import format_time
 from dray.apiserver.admission.gate import Gate
+from dray.apiserver.admission.typechecking import TypeChecking
 from dray.apiserver.api import Answer, Api, Request
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
@@ -82,6 +83,7 @@ class Core:
             clock=clock,
             randomness=randomness or random.Random(),
         )
+        TypeChecking(self.operations.registry, self.operations.schemas)
         self.definitions = Definitions(self.operations)
         self.policy = Policy(self.store)
         self.operations.gate = Gate(self.operations.registry, self.store, self.policy)
