@@ -15,7 +15,7 @@ import msgspec
 
 from dray.api.kinds import PODS, Kind
 from dray.apiserver import metrics
-from dray.apiserver.admission.request import CREATE
+from dray.apiserver.admission.request import CONNECT, CREATE, connection_options
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
 from dray.apiserver.authentication.impersonation import impersonated, wanted_user
@@ -59,6 +59,12 @@ PATHS: Final = (
 # The checks by name. What clients know as etcd is the journal here.
 PING, STORAGE = "ping", "etcd"
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
+_CONNECTIONS: Final = {
+    "attach": Kind("", "v1", "", "PodAttachOptions", True),
+    "exec": Kind("", "v1", "", "PodExecOptions", True),
+    "portforward": Kind("", "v1", "", "PodPortForwardOptions", True),
+    "proxy": Kind("", "v1", "", "PodProxyOptions", True),
+}
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
 TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "", "TokenRequest", False)
 POD_ACTIONS: Final = {"binding": BINDING_KIND, "eviction": EVICTION_KIND}
@@ -228,7 +234,7 @@ class Api:
         if target.subresource:
             sub = target.resource.subresource(target.subresource)
             if sub is None:
-                raise self._unserved(target)
+                raise self._unserved(target, request)
             allowed = sub.verbs
         if verb not in allowed:
             raise not_allowed(f"{verb} of {target.resource.kind.resource}")
@@ -237,10 +243,16 @@ class Api:
             return msgspec.structs.replace(answer, headers=(*answer.headers, *_warnings([target.resource.warning])))
         return answer
 
-    def _unserved(self, target: Target) -> ApiError:
+    def _unserved(self, target: Target, request: Request) -> ApiError:
         if target.resource.kind != PODS or target.subresource not in _OF_CONTAINERS:
             return no_such_path()
         self.operations.get(target.resource, target.namespace, target.name)
+        options = WriteOptions(caller=self._caller(request), query=request.query)
+        kind = _CONNECTIONS.get(target.subresource)
+        if kind is not None and self.operations.asks(target.resource, options):
+            place = target.resource, target.namespace, target.name
+            asked = connection_options(kind, request.query)
+            self.operations.validate(CONNECT, *place, asked, None, options, subresource=target.subresource, kind=kind)
         return no_container(target.name, target.subresource)
 
     def _target(self, group: str, version: str, rest: list[str]) -> Target:

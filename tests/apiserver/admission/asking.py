@@ -43,8 +43,9 @@ def remove(send: Send, namespace: str) -> None:
 
 
 def ask(send: Send, asked: Ask, namespace: str) -> Said:
-    mark = "&" if "?" in asked.path else "?"
-    path = f"{_filled(asked.path, namespace)}{mark}dryRun=All"
+    path = _filled(asked.path, namespace)
+    if asked.dry:
+        path += f"{'&' if '?' in path else '?'}dryRun=All"
     return send(asked.method, path, _filled(asked.body, namespace), asked.user, asked.extra, asked.type)
 
 

@@ -1,6 +1,7 @@
 """What policies say of requests. The same cases are put to Dray and to a real kube-apiserver (``tests/real``).
 
-``NS`` in a path or body stands for a namespace of the test, with the label ``team: a``. Requests are dry runs.
+``NS`` in a path or body stands for a namespace of the test, with the label ``team: a``. Requests are dry runs, but for
+connections, which cannot be.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Ask(NamedTuple):
     extra: tuple[tuple[str, str], ...] = ()
     warned: str = ""
     type: str = "application/json"
+    dry: bool = True
 
 
 class Case(NamedTuple):
@@ -432,6 +434,23 @@ CASES: dict[str, Case] = {
                 f"{PODS}/p/eviction",
                 {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "NS"}},
                 said="CREATE policy p",
+            )
+        ],
+        before=((PODS, POD),),
+    ),
+    "a connection": Case(
+        says(
+            "request.operation + ' ' + request.kind.kind + ' ' + object.kind + ' ' + object.command[0] + ' ' + "
+            "string(object.stdout) + ' ' + string(has(object.tty)) + ' ' + request.name + '/' + request.subResource + ' ' + "
+            "string(oldObject == null)",
+            rules=[rule("pods/exec", operations=["CONNECT"])],
+        ),
+        [
+            Ask(
+                "POST",
+                f"{PODS}/p/exec?command=sh&stdout=true",
+                said="CONNECT PodExecOptions PodExecOptions sh true false p/exec true",
+                dry=False,
             )
         ],
         before=((PODS, POD),),

@@ -46,7 +46,7 @@ class AdmissionRequest:
         old: Object | None,
         *,
         user: User,
-        options: Object,
+        options: Object | None,
         warnings: list[str],
         dry_run: bool = False,
         subresource: str = "",
@@ -80,8 +80,9 @@ class AdmissionRequest:
             "operation": self.operation,
             "userInfo": self.user.info,
             "dryRun": self.dry_run,
-            "options": self.options,
         }
+        if self.options is not None:
+            made["options"] = self.options
         texts = {
             "subResource": self.subresource,
             "requestSubResource": self.subresource,
@@ -99,12 +100,26 @@ def _resource(kind: Kind) -> Object:
     return {"group": kind.group, "version": kind.version, "resource": kind.plural}
 
 
-def operation_options(operation: str, query: Mapping[str, str], dry_run: bool, body: Object | None = None) -> Object:
-    """``request.options``: what came as query parameters, or as the body of a delete."""
+def operation_options(operation: str, query: Mapping[str, str], dry_run: bool, body: Object | None = None) -> Object | None:
+    """``request.options``: what came as query parameters, or as the body of a delete. A connection has none."""
     kinds = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+    if operation not in kinds:
+        return None
     made: Object = {"kind": kinds[operation], "apiVersion": "meta.k8s.io/v1", **(body or {})}
     if dry_run:
         made["dryRun"] = ["All"]
     if operation != DELETE:
         made |= {field: query[field] for field in ("fieldManager", "fieldValidation") if query.get(field)}
+    return made
+
+
+def connection_options(kind: Kind, query: Mapping[str, str]) -> Object:
+    """The object of a CONNECT: how somebody wants to be connected."""
+    made: Object = {"kind": kind.kind, "apiVersion": kind.api_version}
+    for field in ("stdin", "stdout", "stderr", "tty"):
+        if query.get(field) in ("true", "1"):
+            made[field] = True
+    made |= {field: query[field] for field in ("container", "path") if query.get(field)}
+    if query.get("command"):
+        made["command"] = [query["command"]]
     return made
