@@ -50,10 +50,11 @@ def ask(send: Send, asked: Ask, namespace: str) -> Said:
 
 
 def holds(asked: Ask, said: Said, namespace: str) -> bool:
-    """Whether the policy has had its say."""
+    """Whether the policy has had its say: a real server sees policies and params a moment after they were written."""
     if asked.warned:
         return any(asked.warned in warning for warning in said.warnings)
-    return said.code == asked.code and f"ValidatingAdmissionPolicy '{namespace}'" in said.body.get("message", "")
+    message: str = said.body.get("message", "")
+    return said.code == asked.code and f"ValidatingAdmissionPolicy '{namespace}'" in message and message.endswith(asked.said)
 
 
 def verify(asked: Ask, said: Said, namespace: str) -> None:
