@@ -10,7 +10,14 @@ from dray.apiserver.catalog import REVIEW, SERVED
 
 PAGE = Path(__file__).parents[2] / "docs" / "api-server.md"
 # Read as plain objects by the parts of the server and the controllers that act on them.
-ACTED_ON = {"Event", "LimitRange", "RuntimeClass", "Secret"}
+ACTED_ON = {
+    "Event",
+    "LimitRange",
+    "RuntimeClass",
+    "Secret",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 
 def test_every_kind_that_nothing_acts_on_is_named() -> None:

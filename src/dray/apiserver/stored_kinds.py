@@ -1,7 +1,8 @@
 """Kinds that are stored, discovered, watched and validated, and that nothing in Dray acts on.
 
 Clients that install them (a helm chart with an Ingress, a policy engine, a storage driver) find them; what they would do on a
-real cluster does not happen. ``docs/api-server.md`` says so for each group.
+real cluster does not happen. ``docs/api-server.md`` says so for each group. ValidatingAdmissionPolicies stand here with their
+kin: ``admission`` evaluates them.
 """
 
 from __future__ import annotations
