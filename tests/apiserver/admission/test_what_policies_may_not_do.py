@@ -3,14 +3,18 @@ not about what is written."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api.kinds import CONFIG_MAPS as CONFIG_MAP_KIND
 from dray.apiserver.admission.policies import Stored
-from dray.apiserver.api import Answer
+from dray.apiserver.api import Answer, Request
+from dray.apiserver.authentication.users import ADMIN
 from dray.apiserver.operations import WriteOptions
+from dray.apiserver.server import ApiServer
 from tests.apiserver.admission.cases import RULE, Json, check, only, rule
 from tests.apiserver.conftest import CONFIG_MAPS, Cluster, config_map
 
@@ -247,3 +251,15 @@ def test_params_may_be_custom_resources(cluster: Cluster) -> None:
     cluster.post(CONFIG_MAPS, config_map(), code=422)
     cluster.patch("/apis/example.com/v1/limits/x", {"most": 1})
     cluster.post(CONFIG_MAPS, config_map())
+
+
+async def test_policies_hold_after_a_restart(tmp_path: Path) -> None:
+    written = ((POLICIES, policy(FALSE), 201), (BINDINGS, binding(), 201), (CONFIG_MAPS, config_map(), 422))
+    for asked in (written, written[-1:]):
+        server = ApiServer(tmp_path)
+        await server.start()
+        for path, body, code in asked:
+            answer = server.handle(Request("POST", path, body=msgspec.json.encode(body), user=ADMIN))
+            assert isinstance(answer, Answer)
+            assert answer.code == code
+        await server.stop()
