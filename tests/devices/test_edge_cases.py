@@ -297,3 +297,13 @@ def test_a_device_with_groups_on_one_of_its_counter_sets_has_none_on_the_other()
     made = engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "9"}), ("h", {"slots": "9"})))
     assert [r.compatibility_groups for r in take(made, claim(exactly())).results[0].devices.results] == [{"g": ("mig",), "h": ()}]
     assert names(made.allocate("n1", [claim(exactly())])) == [["h-none"]]
+
+
+def test_a_derived_list_of_a_stored_claim_is_read_with_the_gate_of_list_attributes_off() -> None:
+    derived = [{"name": "example.com/words", "expression": 'device.driver.split(".")'}]
+    match = [{"matchAttribute": "example.com/words"}]
+    made = engine(slice_([device("a"), device("b")]), gates=GATES.updated({"DRAListTypeAttributes": False}))
+    assert names(made.allocate("n1", [claim(exactly(derivedAttributes=derived), constraints=match)])) == [["a"]]
+    two = made.allocate("n1", [claim(exactly(count=2, derivedAttributes=derived), constraints=match)])
+    assert not two.ok  # without the gate two lists never match
+    assert not two.error

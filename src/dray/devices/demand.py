@@ -228,7 +228,7 @@ class Compiler:
         if found is None:
             if len(self._derived) > 4096:
                 self._derived.clear()
-            found = self._derived[expression] = DerivedColumn(expression, self._gates.on)
+            found = self._derived[expression] = DerivedColumn(expression)
         return found
 
     # ----------------------------------------------------------------------------------------------------- compiling

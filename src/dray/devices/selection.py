@@ -88,16 +88,16 @@ class Column:
 
 
 class DerivedColumn:
-    """One derived attribute's expression, likewise."""
+    """One derived attribute's expression, likewise. It is stored, so it may use what it could use when it was written."""
 
     __slots__ = ("_results", "failure", "program")
 
-    def __init__(self, expression: str, features: frozenset[str]) -> None:
+    def __init__(self, expression: str) -> None:
         self.program: Program | None = None
         self.failure = ""
         self._results: dict[object, DeviceAttribute | str] = {}
         try:
-            self.program = cel.compile(expression, features=features, derived=True)
+            self.program = cel.compile(expression, derived=True)
         except CompileError as error:
             self.failure = str(error)
 
