@@ -63,3 +63,13 @@ def test_a_workload_that_is_taken_for_a_pod_is_told_as_it_is_asked_about(dray: R
     assert answer.exit_code == 2
     assert 'pod "sum" not found in namespace "ns"; did you mean job/sum?' in answer.stderr
     assert dray("why", [*healthy(), new], "job/sum", "-n", "ns").exit_code == 0
+
+
+def test_the_name_of_a_workload_that_was_probably_meant_is_told(dray: Run) -> None:
+    new = pod("train-x7k2p")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
+    new["metadata"]["ownerReferences"] = [owner]
+    for kind, meant in (("job", "; did you mean train?"), ("deploy", "")):
+        answer = dray("why", [*healthy(), new], f"{kind}/trian", "-n", "ns")
+        assert answer.exit_code == 2
+        assert answer.stderr.strip().endswith(f'"trian" has no pods in namespace "ns" or does not exist{meant}')

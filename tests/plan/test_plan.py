@@ -242,7 +242,8 @@ def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> 
     ("arguments", "files", "says"),
     [
         ((), None, "specify a change"),
-        (("--drain", "nowhere"), None, '--drain nowhere: nodes "nowhere" not found'),
+        (("--drain", "nowhere"), None, '--drain: node "nowhere" does not exist'),
+        (("--uncordon", "n11"), None, '--uncordon: node "n11" does not exist; did you mean n1?'),
         (("--taint", "n1", "wrong"), None, "is not a taint"),
         (
             ("--taint-device", "gpu.example.com/n11/*", "a:NoExecute"),

@@ -15,6 +15,7 @@ from rich.tree import Tree
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.choice import show_choice
+from dray.cli.named import meant
 from dray.cli.output import emit, output_option, table
 from dray.cli.overview import COLOURS
 from dray.cli.overview import show as show_causes
@@ -25,7 +26,7 @@ from dray.cluster.world import World
 from dray.explain.answer import Why
 from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings, not_started
-from dray.explain.overview import ASKED, causes, pods_of, waiting
+from dray.explain.overview import ASKED, causes, names_of, pods_of, waiting
 from dray.explain.owners import owner_of
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.queued import Queued, Seated
@@ -93,13 +94,17 @@ def _asked_for(
     if prefix and not any(each.metadata.namespace == prefix for each in world.all(PODS).values()):
         raise Trouble(f'"{prefix}" is not a namespace with pods, and {_no_kind(prefix)}')
     if kind == "Pod":
-        if world.get(PODS, f"{where}/{name}") is None and (meant := _workload(world, where, name)):
-            raise Trouble(f'pod "{name}" not found in namespace "{where}"; did you mean {meant}?')
+        if world.get(PODS, f"{where}/{name}") is None and (workload := _workload(world, where, name)):
+            raise Trouble(f'pod "{name}" not found in namespace "{where}"; did you mean {workload}?')
         return find(world, name, where, events)
     pods = pods_of(world, kind, where, name)
     if not pods:
         there = kind == "ResourceClaim" and world.get(RESOURCE_CLAIMS, f"{where}/{name}") is not None
-        more = f"; see `dray claims -n {where}`" if there else " or does not exist"
+        more = (
+            f"; see `dray claims -n {where}`"
+            if there
+            else f" or does not exist{meant(name, sorted(names_of(world, kind, where)))}"
+        )
         raise Trouble(f'{kind} "{name}" has no pods in namespace "{where}"{more}')
     return pods[0] if len(pods) == 1 else pods
 

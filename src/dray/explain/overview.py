@@ -21,6 +21,7 @@ from dray.explain.answer import VerdictName
 from dray.explain.claimed import claims_in
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix
+from dray.explain.owners import owner_of
 from dray.explain.queued import Outlooks
 from dray.explain.snapshot import without_collecting
 from dray.explain.why import why
@@ -72,6 +73,16 @@ def pods_of(world: World, kind: str, namespace: str, name: str) -> list[Pod]:
         sets = (world.all(REPLICA_SETS) if REPLICA_SETS in world.kinds else {}).values()
         owners |= {("ReplicaSet", each.metadata.name) for each in sets if _owned(each, owners) and _in(each, namespace)}
     return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and _owned(pod, owners)]
+
+
+def names_of(world: World, kind: str, namespace: str) -> set[str]:
+    """Everything of the kind whose pods ``pods_of`` would find: what a name that finds none may have meant."""
+    pods = [pod for pod in world.all(PODS).values() if _in(pod, namespace)]
+    if kind in _NAMED_BY_PODS:
+        return {name for pod in pods for name in _NAMED_BY_PODS[kind](world, pod) if name}
+    direct = {(owner.kind, owner.name) for pod in pods for owner in pod.metadata.owner_references}
+    above = {(of, name) for pod in pods for of, _, name in [owner_of(world, pod).partition("/")]}
+    return {name for of, name in direct | above if of == kind}
 
 
 def _claims(world: World, pod: Pod) -> list[str]:

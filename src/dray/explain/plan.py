@@ -34,7 +34,7 @@ from dray.cluster.port import Refused
 from dray.explain.answer import NEVER, PASSING
 from dray.explain.emptied import never
 from dray.explain.in_queue import is_read
-from dray.explain.missing import unless_unread
+from dray.explain.missing import nearest, unless_unread
 from dray.explain.overview import waiting
 from dray.explain.rehearsal import Evicted, Rehearsal
 from dray.explain.snapshot import Snapshot, without_collecting
@@ -209,19 +209,27 @@ class Making:
         for where, body in changes.objects:
             self._try(where, self._object, body)
         for node in changes.cordon:
-            self._try(f"--cordon {node}", self._hand.cordon, node)
+            self._on_node("--cordon", self._hand.cordon, node)
         for node in changes.uncordon:
-            self._try(f"--uncordon {node}", self._hand.uncordon, node)
+            self._on_node("--uncordon", self._hand.uncordon, node)
         for node, taint in changes.taint:
-            self._try(f"--taint {node}", self._taint, node, taint)
+            self._on_node("--taint", self._taint, node, taint)
         for selector, device_taint in changes.taint_devices:
             self._try("--taint-device", self._rule, selector, device_taint)
         for node in changes.drain:
-            self._try(f"--drain {node}", self._drain, node)
+            self._on_node("--drain", self._drain, node)
         for node in changes.remove:
-            self._try(f"--remove-node {node}", self._remove, node)
+            self._on_node("--remove-node", self._remove, node)
         if self._problems:
             raise PlanError(self._problems)
+
+    def _on_node(self, option: str, step: Callable[..., None], node: str, *given: Any) -> None:
+        there = self._core.all(NODES)
+        if node not in there:
+            near = nearest(node, list(there))
+            self._problems.append(f'{option}: node "{node}" does not exist' + (f"; did you mean {near}?" if near else ""))
+            return
+        self._try(f"{option} {node}", step, node, *given)
 
     def _try(self, where: str, step: Callable[..., None], *given: Any) -> None:
         try:
