@@ -121,8 +121,8 @@ def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureF
         ("profiles: [{plugins: {filter: {enabled: [{name: Fancy}]}}}]", "unknown plugin 'Fancy'"),
         ("profiles: [{plugins: {filter: {enabled: [{name: [NodeName]}]}}}]", "unknown plugin ['NodeName']"),
         ("extenders: [{urlPrefix: http://x}]", "scheduler extenders are not supported"),
-        ("{", "is not YAML"),
-        ("parallelism: !!int x", "is not YAML"),
+        ("{", "cannot be read at line 4, column 1: "),
+        ("parallelism: !!int x", "cannot be read at line 3, column 14: "),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_named_with_its_file(tmp_path: Path, extra: str, says: str) -> None:
@@ -146,6 +146,49 @@ def test_a_configuration_that_is_no_text_is_named_with_its_file(tmp_path: Path, 
     assert result.exit_code in (1, 2)
     assert str(file) in result.output
     assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a: b\n c: d\n", "cannot be read at line 2, column 3: mapping values are not allowed in this context"),
+        (b"a: 1\nb: \xff\n", "cannot be read at line 2, column 4: byte 0xff is not UTF-8 text"),
+        (b'a: "\x01"\n', "cannot be read at character 5: 0x01 is not allowed in YAML"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("why", "p"), "--config"),
+        (("why", "p"), "--snapshot"),
+        (("why", "p"), "--kubeconfig"),
+        (("plan",), "--node-template"),
+        (("up", "--ephemeral"), "--hardware"),
+        (("scheduler",), "--config"),
+    ],
+)
+def test_every_option_says_in_the_same_words_where_its_file_is_wrong(
+    tmp_path: Path, command: tuple[str, ...], option: str, content: bytes, says: str
+) -> None:
+    """On one line, so that an editor or a script finds the place."""
+    file, objects = tmp_path / "wrong.yaml", tmp_path / "objects.yaml"
+    file.write_bytes(content)
+    objects.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    also = ("--snapshot", str(objects)) if option in ("--config", "--node-template") and command[0] != "scheduler" else ()
+    result = dray(*command, *also, option, str(file))
+    assert result.exit_code in (1, 2)
+    last = result.output.strip().splitlines()[-1]
+    assert str(file) in last
+    assert last.endswith(says)
+
+
+def test_a_file_of_a_template_is_named_once(tmp_path: Path) -> None:
+    objects, empty, absent = tmp_path / "objects.yaml", tmp_path / "empty.yaml", tmp_path / "absent.yaml"
+    objects.write_text("{apiVersion: v1, kind: Node, metadata: {name: n1}}")
+    empty.touch()
+    options = ("plan", "--snapshot", str(objects), "--node-template")
+    for file, why in ((empty, "there is no object in it"), (absent, "No such file or directory")):
+        assert dray(*options, str(file)).output.splitlines()[-1] == f"Error: --node-template: {file}: {why}"
 
 
 def test_settings_without_effect_are_told_when_the_scheduler_starts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -151,7 +151,7 @@ def test_one_of_several_descriptions_can_be_chosen_and_each_has_its_own_count(tm
     ("text", "words"),
     [
         ("", "describes no hardware"),
-        ("a: [", "is not YAML"),
+        ("a: [", "cannot be read at line 2, column 1: "),
         ("kind: Pod", "missing required field `apiVersion`"),
         ("{apiVersion: v1, kind: Pod, metadata: {name: a}}", "must be kind Hardware"),
         ("nodes: 3", "unknown field `nodes`"),

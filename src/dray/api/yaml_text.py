@@ -54,6 +54,20 @@ def documents(text: str) -> list[Any]:
     return list(yaml.load_all(text, Loader))
 
 
+def unreadable(error: Exception) -> str:
+    """Why a file could not be read, in one line that follows its name: with line and column where they are known."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is not None and problem:
+        return f"cannot be read at line {mark.line + 1}, column {mark.column + 1}: {problem}"
+    if isinstance(error, UnicodeDecodeError):
+        before = error.object[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        return f"cannot be read at line {line}, column {column}: byte 0x{error.object[error.start]:02x} is not UTF-8 text"
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"cannot be read at character {error.position + 1}: 0x{error.character:02x} is not allowed in YAML"
+    return f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
 def refuse_deep_nesting(text: str | bytes) -> None:
     """Reads events, which need no recursion."""
     raw = text.encode() if isinstance(text, str) else text

@@ -63,7 +63,7 @@ def _read(path: Path) -> Object:
     except FileNotFoundError:
         found = None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise KubeconfigError(f"{path} is not a kubeconfig ({error}); it was not changed") from error
+        raise KubeconfigError(f"kubeconfig {path} {yaml_text.unreadable(error)}; it was not changed") from error
     if found is None:
         return {"apiVersion": "v1", "kind": "Config"}
     if not isinstance(found, dict):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dray.cli.configured import read_config
 from dray.cli.running import Connection, cluster_options, run_on_cluster
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _numa_enabled(path: Path | None) -> bool | None:
 
     try:
         return _looks_at_zones(path)
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
+    except ConfigError as error:
         log.error(
             "cannot read the scheduler's configuration, so the placement exporter stays as it is; fix the file, or use "
             "--exporter on or off",
@@ -141,13 +142,12 @@ def _readable(path: Path | None) -> None:
 
     try:
         _looks_at_zones(path)
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
+    except ConfigError as error:
         hint = "--exporter auto needs the scheduler's configuration; fix it, or use --exporter on or off"
-        raise click.BadParameter(f"{path}: {error}. {hint}", param_hint="--scheduler-config") from None
+        raise click.BadParameter(f"{error}. {hint}", param_hint="--scheduler-config") from None
 
 
 def _looks_at_zones(path: Path | None) -> bool:
     from dray.scheduling.config import Config
-    from dray.scheduling.configuration import load
 
-    return (load(path.read_text()) if path is not None else Config()).zones is not None
+    return (read_config(path) if path is not None else Config()).zones is not None

@@ -169,6 +169,8 @@ def _template_objects(asked: str) -> list[tuple[str, dict[str, Any]]]:
     file = Path(asked)
     try:
         objects = [(f"{each}: object {n}", body) for each in files_of([file]) for n, body in enumerate(documents(each), 1)]
+        if not objects:
+            raise Trouble(f"--node-template: {file}: there is no object in it")
         if not any(body["kind"] == "Hardware" for _, body in objects):
             return [(where, _unwritten(body)) for where, body in objects]
     except SnapshotError as error:
@@ -177,7 +179,7 @@ def _template_objects(asked: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         made = hardware([f"{asked}:1"])
     except UnknownHardware as error:
-        raise Trouble(f"--node-template {asked}: {error}") from error
+        raise Trouble(f"--node-template: {error}") from error
     return [(f"--node-template {asked}", body) for body in (*made.objects, *made.nodes)]
 
 

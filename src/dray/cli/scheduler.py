@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray import __version__
+from dray.cli.configured import read_config
 from dray.cli.running import Connection, cluster_options, run_on_cluster
-from dray.cli.trouble import told
 from dray.cluster.port import Decider
 from dray.cluster.world import World
 from dray.runtime.metrics import Metrics
@@ -75,13 +75,14 @@ def _load() -> None:
 
 
 def _read(file: Path, connection: Connection) -> Config:
-    from dray.scheduling.configuration import load
+    from dray.scheduling.configuration import ConfigError
 
     try:
-        config = load(file.read_text(), connection.gates)
+        config = read_config(file, connection.gates)
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+    try:
         connection.adopt(config)
-    except OSError as error:
-        raise click.ClickException(told(error)) from error
     except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from error
     return config

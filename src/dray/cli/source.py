@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from dray.api.kinds import PODS, Kind
+from dray.cli.configured import read_config
 from dray.cli.found import running
 from dray.cli.trouble import Trouble, patience, told
 from dray.cluster.kubeconfig import Access, KubeconfigError, load
@@ -264,17 +265,16 @@ def warn_of_unread(found: Snapshot, coming: Iterable[str] = ()) -> None:
 def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None, Gates]:
     """How the scheduler is set up, and which features are on: from the file, else as the snapshot says."""
     from dray.api.gates import GateError, Gates
-    from dray.scheduling.configuration import ConfigError, load, parse
+    from dray.scheduling.configuration import ConfigError, parse
 
     header = found.header if found is not None else None
     try:
         switched = header.feature_gates if header is not None else found.feature_gates if found is not None else {}
         gates = Gates.dray().updated(switched)
         if file is not None:
-            return load(file.read_text(), gates), gates
+            return read_config(file, gates), gates
         taken = header.scheduler_configuration if header is not None else None
         return (parse(taken, gates) if taken is not None else None), gates
-    except OSError as error:
-        raise Trouble(told(error)) from error
-    except (UnicodeDecodeError, ConfigError, GateError) as error:
-        raise Trouble(f"{file}: {error}" if file is not None else f"snapshot header: {error}") from error
+    except (ConfigError, GateError) as error:
+        named = file is not None and isinstance(error, ConfigError)
+        raise Trouble(str(error) if named else f"snapshot header: {error}") from error

@@ -265,7 +265,7 @@ class _Merged:
         try:
             content = yaml_text.document(file.read_text())
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise KubeconfigError(f"kubeconfig {file} cannot be read: {error}") from error
+            raise KubeconfigError(f"kubeconfig {file} {yaml_text.unreadable(error)}") from error
         if content is not None and not isinstance(content, dict):
             raise KubeconfigError(f"kubeconfig {file} is not a mapping")
         self.current = self.current or str((content or {}).get("current-context") or "")

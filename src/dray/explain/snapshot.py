@@ -269,7 +269,7 @@ def _documents(file: Path) -> Iterator[tuple[Any, str]]:
     try:
         text = sys.stdin.read() if file == STDIN else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SnapshotError(f"{file}: cannot be read: {error}") from error
+        raise SnapshotError(f"{file}: {yaml_text.unreadable(error)}") from error
     yield from _documents_in(text, str(file))
 
 
@@ -277,17 +277,10 @@ def _documents_in(text: str, name: str) -> Iterator[tuple[Any, str]]:
     try:
         loaded = _loaded(text)
     except yaml.YAMLError as error:
-        raise SnapshotError(f"{name}: {_where(error)}") from error
+        raise SnapshotError(f"{name}: {yaml_text.unreadable(error)}") from error
     for number, document in enumerate(loaded, 1):
         if document is not None:
             yield document, f"{name}: document {number}"
-
-
-def _where(error: yaml.YAMLError) -> str:
-    """What is wrong with the text, and where, in one line."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    at = f" at line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else f": {error}"
-    return f"cannot be read{at}"
 
 
 def is_snapshot(document: Any) -> bool:

@@ -74,7 +74,7 @@ def load(text: str, gates: Gates | None = None) -> Config:
     try:
         document = yaml_text.document(text)
     except yaml.YAMLError as error:
-        raise ConfigError(f"the scheduler configuration is not YAML: {error}") from error
+        raise ConfigError(f"the scheduler configuration {yaml_text.unreadable(error)}") from error
     return parse(document, gates)
 
 

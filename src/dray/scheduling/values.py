@@ -25,9 +25,15 @@ def duration(text: str, where: str) -> float:
     return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
 
 
+def _sort(value: Any) -> str:
+    """As people who write YAML call it."""
+    named = {type(None): "nothing", dict: "a mapping", list: "a list", str: "a text", bool: "true or false"}
+    return named.get(type(value), "a number")
+
+
 def mapping(value: Any, where: str, known: frozenset[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{where}: expected a mapping, got {type(value).__name__}")
+        raise ConfigError(f"{where}: expected a mapping, got {_sort(value)}")
     unknown = sorted(str(key) for key in value if key not in known)
     if unknown:
         raise ConfigError(f"{where}: unknown field {unknown[0]!r}; known: {', '.join(sorted(known))}")
@@ -38,7 +44,7 @@ def listed(value: Any, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ConfigError(f"{where}: expected a list, got {type(value).__name__}")
+        raise ConfigError(f"{where}: expected a list, got {_sort(value)}")
     return value
 
 

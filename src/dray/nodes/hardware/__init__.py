@@ -103,7 +103,7 @@ def _descriptions(path: Path) -> list[Description]:
     except OSError as error:
         raise UnknownHardware(f"{path}: {error.strerror or error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UnknownHardware(f"{path} is not YAML: {error}") from error
+        raise UnknownHardware(f"{path}: {yaml_text.unreadable(error)}") from error
     if not documents:
         raise UnknownHardware(f"{path} describes no hardware")
     return [Description(document, f"{path.name}: document {place}") for place, document in enumerate(documents, 1)]
