@@ -184,9 +184,9 @@ def test_what_takes_something_away_is_not_about_pods_that_wait_anyhow(asked: Ask
     assert code == (0 if change == "--cordon" else 1)
     said = again(change, "n3").output
     assert "too-large" not in said
-    last = "No pod is concerned; 1 then waits." if change == "--cordon" else "1 leaves and is not made again; 1 then waits."
+    last = "No pod is affected; 1 then waits." if change == "--cordon" else "1 is evicted and not recreated; 1 then waits."
     assert said.splitlines()[-1] == last
-    assert ("is not made again" in said) == (change != "--cordon")
+    assert ("not recreated" in said) == (change != "--cordon")
 
 
 def test_a_budget_keeps_pods_on_a_node_that_is_drained(asked: Asked, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_budget_keeps_pods_on_a_node_that_is_drained(asked: Asked, tmp_path: P
     assert code == 1
     assert set(found["protected"]) == {key for key in on(asked, "n1") if "web" in key}
     told = Asked(tmp_path, asked.cluster)("--drain", "n1").stdout.splitlines()[-1]
-    assert told.endswith("; 1 that should leave stays: a disruption budget stands against it."), told
+    assert told.endswith("; 1 stays on a drained node, protected by a disruption budget."), told
 
 
 def test_nodes_that_are_added_take_pods_that_wait(asked: Asked, tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_the_table_tells_all_of_it(asked: Asked) -> None:
     assert answer.stdout.splitlines()[0].split() == ["POD", "VERDICT", "NODE", "DEVICES", "EVICTS", "REASON"]
     assert "EVICTED" in answer.stdout
     assert "gpu.example.com in use" in answer.stdout
-    assert "1 of 1 pods get a node; 1 leaves and finds another place." in answer.stdout
+    assert "1 of 1 pods get a node; 1 is evicted and fits elsewhere." in answer.stdout
 
 
 def plain_rows(told: str) -> list[tuple[str, tuple[str, str]]]:
@@ -472,12 +472,12 @@ def test_a_dash_is_standard_input_as_with_kubectl(asked: Asked, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("evicted", "told"),
     [
-        ([""], "1 leaves and is not made again."),
-        (["web lost"], "1 leaves and finds no place."),
-        (["", ""], "2 leave, none is made again."),
-        (["", "web n2", "web lost"], "3 leave, 1 is not made again, 1 finds no place."),
-        (["web n2", "web lost"], "2 leave, 1 of them without finding a place."),
-        (["web n2", "web n2"], "2 leave, all find another place."),
+        ([""], "1 is evicted and not recreated."),
+        (["web lost"], "1 is evicted and does not fit elsewhere."),
+        (["", ""], "2 are evicted, none is recreated."),
+        (["", "web n2", "web lost"], "3 are evicted, 1 is not recreated, 1 does not fit elsewhere."),
+        (["web n2", "web lost"], "2 are evicted, 1 of them does not fit elsewhere."),
+        (["web n2", "web n2"], "2 are evicted, all fit elsewhere."),
     ],
 )
 def test_who_is_not_made_again_is_told_from_who_finds_no_place(evicted: list[str], told: str) -> None:

@@ -231,7 +231,7 @@ async def test_a_plan_is_that_of_the_command_line_and_changes_nothing(tmp_path: 
         assert status == 200, told
         assert await client.ok("/api/map") == before
     assert {key: told[key] for key in said} == said
-    assert told["told"] == "2 leave, none is made again; 2 then wait."
+    assert told["told"] == "2 are evicted, none is recreated; 2 then wait."
 
 
 async def test_a_plan_that_makes_no_sense_is_told_what_is_wrong() -> None:

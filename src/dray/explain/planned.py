@@ -22,9 +22,9 @@ def verdict(found: Plan) -> str:
     if impossible:
         told.append(f"{impossible} could not get one even if all nodes were empty")
     if kept := len(found.protected):
-        told.append(f"{kept} that should leave {'stays' if kept == 1 else 'stay'}: a disruption budget stands against it")
+        told.append(f"{kept} {'stays' if kept == 1 else 'stay'} on a drained node, protected by a disruption budget")
     if not told:
-        told.append("No pod is concerned")
+        told.append("No pod is affected")
     if waits := found.waiting - impossible:
         told.append(f"{waits} then {'waits' if waits == 1 else 'wait'}")
     return f"{'; '.join(told)}."
@@ -34,14 +34,16 @@ def _leaving(evictions: Sequence[PlannedEviction]) -> str:
     count, gone = len(evictions), sum(not each.again for each in evictions)
     lost = sum(not each.finds_place for each in evictions) - gone
     if count == 1:
-        return f"1 leaves and {'is not made again' if gone else 'finds no place' if lost else 'finds another place'}"
+        return f"1 is evicted and {'not recreated' if gone else 'does not fit elsewhere' if lost else 'fits elsewhere'}"
     if gone == count:
-        return f"{count} leave, none is made again"
+        return f"{count} are evicted, none is recreated"
     if gone:
-        places = f", {lost} {'finds' if lost == 1 else 'find'} no place" if lost else ""
-        return f"{count} leave, {gone} {'is' if gone == 1 else 'are'} not made again{places}"
-    told = {0: "all find another place", count: "none finds a place"}.get(lost, f"{lost} of them without finding a place")
-    return f"{count} leave, {told}"
+        places = f", {lost} {'does' if lost == 1 else 'do'} not fit elsewhere" if lost else ""
+        return f"{count} are evicted, {gone} {'is' if gone == 1 else 'are'} not recreated{places}"
+    told = {0: "all fit elsewhere", count: "none fits elsewhere"}.get(
+        lost, f"{lost} of them {'does' if lost == 1 else 'do'} not fit elsewhere"
+    )
+    return f"{count} are evicted, {told}"
 
 
 def compared(before: Standing, after: Standing) -> list[tuple[str, str, str]]:
