@@ -446,7 +446,7 @@ def test_nobody_of_the_same_work_is_to_be_ended_for_it() -> None:
         sim.api.put(kinds.PODS, made)
         sim.settle(3)
     assert running(sim) == {"w0", "w1"}
-    assert not [fix for fix in asked(sim, "w2").fixes if fix.startswith(("end ", "let go "))]
+    assert not [fix for fix in asked(sim, "w2").fixes if fix.startswith(("end ", "release "))]
     add_single(sim, "other", "team")
     sim.settle(3)
     [ended] = [fix for fix in asked(sim, "other").fixes if fix.startswith("end ")]

@@ -341,7 +341,7 @@ class TestWhatCannotHelpIsNotSaid:
         found = ask(dray, objects)
         assert found["verdict"] == "unschedulable"
         assert not any("toleration" in fix or "taint" in fix for fix in found["fixes"])
-        assert found["fixes"][0].startswith("let go of claim ns/used (pod old)")
+        assert found["fixes"][0].startswith("release claim ns/used (pod old)")
 
     def test_more_cpu_than_any_node_has_is_not_to_be_freed(self, dray: Run) -> None:
         found = ask(dray, [node("n1"), pod("old", node="n1", cpu="2"), pod("new", cpu="64")])
@@ -457,7 +457,7 @@ def test_of_many_whom_it_could_hit_two_are_told(dray: Run) -> None:
         held = claim(f"held-{name}", result("g0", pool=name), pods=(f"old-{name}",), node=name)
         gpus = slice_(f"s-{name}", [{"name": "g0"}, {"name": "g1"}], node=name)
         objects += [node(name), gpus, held, pod(f"old-{name}", f"held-{name}", node=name)]
-    assert [fix["text"].split()[0] for fix in ask(dray, objects)["advice"]] == ["ask", "let", "let", "add"]
+    assert [fix["text"].split()[0] for fix in ask(dray, objects)["advice"]] == ["ask", "release", "release", "add"]
 
 
 def test_nodes_that_are_told_together_are_told_in_the_plural(dray: Run) -> None:

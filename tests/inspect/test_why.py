@@ -84,7 +84,7 @@ class TestAPodForWhichDevicesAreTaken:
     def test_the_nearest_miss_and_changes_that_were_tried(self, dray: Run) -> None:
         found = ask(dray, "wants", self.objects())
         assert found["nearest"] == {"node": "n1", "claim": "ns/two", "request": "gpu", "missing": 1}
-        assert any("let go of claim ns/used (pod train)" in fix for fix in found["fixes"])
+        assert any("release claim ns/used (pod train)" in fix for fix in found["fixes"])
 
     def test_of_nodes_that_lack_equally_many_the_one_with_devices_is_nearest(self, dray: Run) -> None:
         taken = [result(name, pool="m") for name in ("g0", "g1")]

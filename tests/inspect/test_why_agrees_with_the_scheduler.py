@@ -160,7 +160,7 @@ def test_a_pod_whose_own_special_claim_is_allocated_fits_where_it_is() -> None:
     assert pod is not None
     told = why(sim.world, pod, now=sim.now)
     assert (told.verdict, told.fits) == ("waiting", ["n1"])
-    assert not any("let go" in fix for fix in told.fixes)
+    assert not any("release claim" in fix for fix in told.fixes)
 
 
 def test_what_a_pod_has_that_waits_for_its_devices_counts_for_pods_of_higher_priority_too() -> None:

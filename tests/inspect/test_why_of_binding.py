@@ -151,7 +151,7 @@ class TestBindingConditions:
         objects[-2]["status"]["reservedFor"] = [{"resource": "pods", "name": "first", "uid": "uid-first"}]
         found = ask(dray, "new", [*objects, pod("first", "fabric", node="n1")])
         assert (found["verdict"], codes(found["reasons"])) == ("unschedulable", ["BindingFailed"])
-        assert found["fixes"][1] == "end first, which runs with claim fabric: it is allocated anew"
+        assert found["fixes"][1] == "end first, which runs with claim fabric: it is allocated again"
         assert found["advice"][1]["command"] == "kubectl delete pod first -n ns"
 
     def test_what_a_driver_says_is_shown_as_it_is(self, dray: Run) -> None:

@@ -127,7 +127,7 @@ class TestAPodThatWaitsForATaint:
                 "remove the rule service with the taint {example.com/service:NoSchedule}",
                 "kubectl delete devicetaintrule service",
             ),
-            ("end pod train: claim ns/used is then allocated anew", "kubectl delete pod train -n ns"),
+            ("end pod train: claim ns/used is then allocated again", "kubectl delete pod train -n ns"),
         ]
 
 

@@ -438,7 +438,7 @@ class Advisor:
                     text = f"ask for {count} {resource} instead of {asked[resource]}"
                     own = index - len(self._pod.spec.init_containers)
                     changed = with_pods([asking(self._pod, resource, own, str(count))]) if own >= 0 else {}
-                    return Fix(text, as_yaml("in the pod, which is then made anew", {"containers": [limits]}), changed=changed)
+                    return Fix(text, as_yaml("in the pod, which must be recreated", {"containers": [limits]}), changed=changed)
         return None
 
     def _of_too_many(self) -> Iterator[Fix]:
@@ -488,7 +488,7 @@ class Advisor:
 
 
 # A claim cannot be changed.
-_ANEW: Final = "in the claim or its template, which is then made anew"
+_ANEW: Final = "in the claim or its template, which must be recreated"
 _RANKS: Final = {"tolerate": 2, "untaint": 3, "fewer": 3, "less": 3, "unbind": 4, "unselect": 4, "release": 5}
 # Changes of which the one that asks for most is told, over all nodes.
 _LESS: Final = frozenset({"fewer", "less"})
@@ -522,7 +522,7 @@ def change_in_words(world: World, change: Change) -> str:
             keys = [f"{change.claim.partition('/')[0]}/{user.name}" for user in users] if PODS in world.kinds else []
             pods = [pod for key in keys if (pod := world.get(PODS, key)) is not None]
             named = ", ".join(user.name for user in users) + made_again(world, pods)
-            return f"let go of claim {change.claim}" + (f" (pod {named})" if users else "")
+            return f"release claim {change.claim}" + (f" (pod {named})" if users else "")
         case "unbind":
             return f"do without the constraint on {change.data['attribute']} in {change.claim}"
         case "unselect":

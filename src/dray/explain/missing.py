@@ -261,7 +261,8 @@ def _failed(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     yield Fix(told, f"kubectl get resourceclaim {name} -n {where} -o yaml")
     commands = "\n".join(f"kubectl delete pod {each} -n {where}" for each in running)
     yield Fix(
-        f"end {', '.join(running)}, which run{'s' if len(running) == 1 else ''} with claim {name}: it is allocated anew", commands
+        f"end {', '.join(running)}, which run{'s' if len(running) == 1 else ''} with claim {name}: it is allocated again",
+        commands,
     )
 
 

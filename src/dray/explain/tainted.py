@@ -140,4 +140,4 @@ def advice(world: World, inventory: Inventory, reasons: Sequence[Reason]) -> Ite
         claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, key)
         if claim is not None and (users := [user.name for user in claim.status.reserved_for]):
             commands = "\n".join(f"kubectl delete pod {name} -n {claim.metadata.namespace}" for name in users)
-            yield Fix(f"end pod{'s' if len(users) > 1 else ''} {', '.join(users)}: claim {key} is then allocated anew", commands)
+            yield Fix(f"end pod{'s' if len(users) > 1 else ''} {', '.join(users)}: claim {key} is then allocated again", commands)

@@ -59,7 +59,7 @@ TABLE: Final[dict[str, Code]] = {
         ),
         subject="node",
         says="<has> a device plugin, and the pod's status names a claim[ ({claim})] of an attempt on a node without",
-        cure="let the pod be made anew: the name stays in its status, and the kubelet would look for the claim",
+        cure="have the pod recreated: the name stays in its status, and the kubelet would look for the claim",
     ),
     "ClaimElsewhere": Code(
         plugins=("DynamicResources",),
@@ -103,7 +103,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="claim",
         says="<hold>[ device {device}|| a device] with a taint that it does not tolerate[" + TAINT + "]"
         "[, no longer since {until}]",
-        cure="have the taint[" + TAINT + "] removed[, tolerate it for longer], or let the claim be allocated anew",
+        cure="have the taint[" + TAINT + "] removed[, tolerate it for longer], or let the claim be allocated again",
     ),
     "ClaimCrossed": Code(
         plugins=("DynamicResources",),
