@@ -46,7 +46,7 @@ ALL = (
     Picture("map", "#/map?at=255&on=device:gpu.dray.dev/gpu8-5/gpu-7", "example.com/broken=ecc:NoExecute"),
     Picture("partitions", f"#/map?at=255&zoom=26&filter=node%3Dh100-8-1&on=device:{PARTED}", "counters of gpu-6", "dark"),
     Picture("waiting", "#/waiting?at=255", "podgroup default/speech-large cannot start as a whole", height=880),
-    Picture("pod", "#/pod/default/late-13?at=255", "kubectl uncordon gpu8-0", "dark", height=760),
+    Picture("pod", "#/pod/default/late-13?at=255", "kubectl uncordon gpu8-0", "dark", height=860),
     Picture("queues", "#/queues?at=255", "Preempted by pod default/speech-train", height=700),
     Picture("what-if", "#/what-if?at=110&cordon=gpu8-2", "before", "dark", height=900, asks=MORE),
     Picture("story", "#/pod/default/attached?at=300", "BindingConditionsPending", height=880),
