@@ -68,7 +68,7 @@ def test_a_line_with_nothing_in_it_is_no_question(command: tuple[str, ...]) -> N
 def test_what_is_no_json_is_told_with_what_a_question_is(command: tuple[str, ...]) -> None:
     [told] = json.loads(asked(command, b"foo").output)["invalid"]
     assert told.startswith("not JSON: ")
-    assert told.endswith("a question is one JSON object on one line")
+    assert told.endswith("a question is a JSON object, on one line or pretty-printed")
 
 
 @pytest.mark.parametrize("name", ["cpuManagerPolicy", "memoryManagerPolicy"])

@@ -30,7 +30,7 @@ def answer_lines(file: BinaryIO, answer: Callable[[bytes], tuple[dict[str, Any],
 def unreadable(error: Exception) -> str:
     """What is wrong with a line: that it is no JSON at all, or what in it is not as it has to be."""
     if isinstance(error, msgspec.DecodeError | UnicodeDecodeError) and not isinstance(error, msgspec.ValidationError):
-        return f"not JSON: {error}; a question is one JSON object on one line"
+        return f"not JSON: {error}; a question is a JSON object, on one line or pretty-printed"
     return str(error)
 
 
