@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dray.cluster.kubeconfig import KubeconfigError, TokenFile, in_cluster, load
+from dray.cluster.kubeconfig import Access, Files, KubeconfigError, in_cluster, load
 from dray.cluster.port import Unreachable
 from dray.cluster.remote import Remote
 
@@ -54,16 +54,68 @@ def test_of_several_files_the_first_that_sets_a_name_wins(tmp_path: Path) -> Non
     assert (access.context, access.server) == ("main", "https://two.example")
 
 
+def rotating(access: Access, now: list[float]) -> Files:
+    """Its credentials, by a clock of the test."""
+    assert isinstance(access.credentials, Files)
+    access.credentials._clock = lambda: now[0]
+    return access.credentials
+
+
 async def test_a_token_file_is_beside_its_config_and_is_read_again(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("first\n")
     now = [0.0]
-    load(config(tmp_path / "config", users=user(tokenFile="token")))
-    credentials = TokenFile(tmp_path / "token", "test", clock=lambda: now[0])
+    credentials = rotating(load(config(tmp_path / "config", users=user(tokenFile="token"))), now)
     assert (await credentials.identity()).token == "first"
     (tmp_path / "token").write_text("second\n")
     assert (await credentials.identity()).token == "first"
     now[0] = 61.0
     assert (await credentials.identity()).token == "second"
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"], ids=["absent", "empty", "blank", "binary"])
+async def test_while_a_token_file_is_replaced_the_old_token_stays_in_use(
+    tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without a token the server would take us for system:anonymous, which has no rights: a 403, and no 401."""
+    file, now = tmp_path / "token", [0.0]
+    file.write_text("first")
+    credentials = rotating(load(config(tmp_path / "config", users=user(tokenFile="token"))), now)
+    await credentials.identity()
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    for now[0] in (61.0, 67.0, 73.0):
+        assert (await credentials.identity()).token == "first"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    file.write_text("second")
+    now[0] = 79.0
+    assert (await credentials.identity()).token == "second"
+
+
+@pytest.mark.parametrize(("content", "words"), [(b" ", "is empty"), (b"\xff\xfe", "contains no token")])
+def test_a_token_file_without_a_token_is_said_at_once(tmp_path: Path, content: bytes, words: str) -> None:
+    (tmp_path / "token").write_bytes(content)
+    with pytest.raises(KubeconfigError, match=words):
+        load(config(tmp_path / "config", users=user(tokenFile="token")))
+
+
+def headers(path: Path) -> list[tuple[str, str]]:
+    return list(load(path).impersonation)
+
+
+def test_who_is_impersonated_is_asked_of_the_server(tmp_path: Path) -> None:
+    asked = user(
+        token="t", **{"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"example.org/x": ["1", "2"]}}
+    )
+    assert headers(config(tmp_path / "config", users=asked)) == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Extra-example.org%2Fx", "1"),
+        ("Impersonate-Extra-example.org%2Fx", "2"),
+    ]
+    assert headers(config(tmp_path / "config", users=user(token="t"))) == []
 
 
 def plugin(path: Path, script: str) -> dict[str, Any]:
@@ -162,6 +214,9 @@ async def test_a_missing_plugin_gives_the_hint_how_to_install_it(tmp_path: Path)
         ({"users": user(client_certificate_data=base64.b64encode(b"x").decode())}, "must be given together"),
         ({"users": user(auth_provider={"name": "gcp"})}, "use an exec plugin"),
         ({"users": user(exec={"apiVersion": "v9", "command": "x"})}, "exec.apiVersion is 'v9'"),
+        ({"users": user(as_groups=["a"])}, "as-groups, as-uid and as-user-extra need `as`"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "https://one.example:99999"}}]}, "is not an http(s) URL"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "https://[::1"}}]}, "is not an http(s) URL"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, change: dict[str, Any], words: str) -> None:

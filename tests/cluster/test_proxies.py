@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
 from dray.api.kinds import NODES
-from dray.cluster.kubeconfig import load
+from dray.cluster.kubeconfig import KubeconfigError, load
 from dray.cluster.port import Unreachable
 from dray.cluster.proxies import proxy_for
 from dray.cluster.remote import Remote
@@ -81,9 +82,43 @@ async def test_requests_go_through_it(tmp_path: Path) -> None:
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     remote = Remote(load(kubeconfig(tmp_path), environment={"HTTPS_PROXY": f"127.0.0.1:{port}"}))
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match=rf"the proxy http://127.0.0.1:{port} refused: 403"):
         async with asyncio.timeout(30):
             await remote.list(NODES)
     await remote.close()
     server.close()
     assert asked[0].startswith(b"CONNECT api.example.com:6443 ")
+    assert len(asked) == 1, "a second later it would say the same"
+
+
+@pytest.mark.parametrize(
+    ("own", "environment", "named"),
+    [
+        ({"proxy-url": "socks5://me:secret@own:1"}, {}, "kubeconfig names the proxy socks5://own:1;"),
+        ({}, {"HTTPS_PROXY": "socks5://me:secret@own:1"}, "environment names the proxy socks5://own:1;"),
+        ({"proxy-url": "http://own:99999"}, {}, "names the proxy http://own:99999"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_said_without_its_password(
+    tmp_path: Path, own: dict[str, str], environment: dict[str, str], named: str
+) -> None:
+    with pytest.raises(KubeconfigError) as refused:
+        load(kubeconfig(tmp_path, **own), environment=environment)
+    assert named in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+async def test_that_it_is_the_proxy_that_is_away_is_said_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.cluster.remote.CONNECT_SECONDS", 0.0)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        remote = Remote(load(kubeconfig(tmp_path, **{"proxy-url": f"http://me:secret@127.0.0.1:{port}"})))
+        with pytest.raises(Unreachable) as refused:
+            await remote.list(NODES)
+    await remote.close()
+    assert f"no connection to the proxy http://127.0.0.1:{port}: " in str(refused.value)
+    assert "secret" not in str(refused.value)
+    assert "object at" not in str(refused.value)

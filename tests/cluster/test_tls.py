@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from dray.api.kinds import PODS
-from dray.cluster.kubeconfig import Access, Fixed, Identity, KubeconfigError
+from dray.cluster.kubeconfig import Access, Files, Fixed, Identity, KubeconfigError, load
 from dray.cluster.port import Unreachable
 from dray.cluster.remote import Remote
 
@@ -119,6 +120,62 @@ def test_a_key_that_does_not_belong_to_the_certificate_is_said(authority: Author
     _, key = authority.issue("two")
     with pytest.raises(KubeconfigError, match="do not load"):
         access("https://api.example", authority).tls(Identity(certificate=certificate, key=key))
+
+
+def write(folder: Path, certificate: bytes, key: bytes) -> None:
+    (folder / "client.crt").write_bytes(certificate)
+    (folder / "client.key").write_bytes(key)
+
+
+async def test_a_client_certificate_in_files_is_read_again_when_both_are_replaced(
+    server: str, authority: Authority, tmp_path: Path
+) -> None:
+    now = [0.0]
+    (tmp_path / "authority").write_bytes(authority.certificate)
+    user = {"client-certificate": "client.crt", "client-key": "client.key"}
+    cluster = {"server": server, "certificate-authority": "authority", "tls-server-name": "api.example"}
+    content = {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": cluster}],
+        "users": [{"name": "x", "user": user}],
+    }
+    (tmp_path / "config").write_text(json.dumps(content))
+    before, after = authority.issue("before"), authority.issue("after")
+    write(tmp_path, *before)
+    remote = Remote(load(tmp_path / "config"))
+    credentials = remote.access.credentials
+    assert isinstance(credentials, Files)
+    credentials._clock = lambda: now[0]
+    seen = []
+    for now[0], (certificate, key) in ((0.0, before), (61.0, (after[0], before[1])), (67.0, after)):
+        write(tmp_path, certificate, key)
+        seen.append((await remote.get(PODS, "n", "p"))["seen"])
+    await remote.close()
+    assert seen == ["before", "before", "after"]
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["directly", "through a proxy"])
+async def test_every_request_says_whom_to_take_us_for(proxied: bool) -> None:
+    asked: list[list[str]] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append([f"{name}: {value}" for name, value in request.headers.items() if name.startswith("Impersonate")])
+        return web.json_response({**POD, "seen": ""})
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    wanted = (("Impersonate-User", "jane"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+    access = Access(server=url, credentials=Fixed(Identity()), impersonation=wanted, proxy_url=url if proxied else "")
+    remote = Remote(access)
+    await remote.get(PODS, "n", "p")
+    with pytest.raises(Unreachable, match="cannot be read"):
+        _ = [event async for event in remote.watch(PODS, "5")]
+    await remote.close()
+    await runner.cleanup()
+    assert asked == [["Impersonate-User: jane", "Impersonate-Group: a", "Impersonate-Group: b"]] * 2
 
 
 async def test_a_proxy_gets_the_requests_where_one_is_configured() -> None:

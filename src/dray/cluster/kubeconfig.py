@@ -10,24 +10,30 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import logging
 import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 from dray.api.times import parse_time
-from dray.cluster.proxies import proxy_for
+from dray.cluster.proxies import is_http, proxy_for, without_password
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-TOKEN_FILE_SECONDS: Final = 60.0
+FILES_SECONDS: Final = 60.0
+FILES_FAILED_SECONDS: Final = 5.0
 EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EXEC_TIMEOUT_SECONDS: Final = 60.0
 EXEC_FAILED_SECONDS: Final = 5.0
 EXPIRY_MARGIN_SECONDS: Final = 10.0
+_IN_HEADERS: Final = "!#$&'*+-.^_`|~"
+
+log = logging.getLogger(__name__)
 
 
 class KubeconfigError(Exception):
@@ -69,23 +75,38 @@ class Fixed(Credentials):
         return self._identity
 
 
-class TokenFile(Credentials):
-    """A token in a file that somebody else rotates: read again once a minute."""
+class Files(Credentials):
+    """An identity in files that somebody else rotates: read again once a minute. While they cannot be read, because they are
+    being replaced, what they said before stays in use."""
 
-    def __init__(self, path: Path, where: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._where, self._clock = path, where, clock
-        self._read_at = float("-inf")
-        self._identity = Identity()
+    def __init__(self, read: Callable[[], Identity], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read, self._clock = read, clock
+        self._due = float("-inf")
+        self._identity: Identity | None = None
+        # What was said last of why they cannot be read, while they cannot.
+        self._said = ""
 
     async def identity(self) -> Identity:
-        if self._clock() - self._read_at > TOKEN_FILE_SECONDS:
-            self._identity = Identity(token=_read(self._path, f"{self._where}: tokenFile").decode().strip())
-            self._read_at = self._clock()
+        if self._identity is None or self._clock() > self._due:
+            self._identity = self._again(self._identity)
         return self._identity
 
     def refresh(self, refused: Identity) -> None:
         if self._identity is refused:
-            self._read_at = float("-inf")
+            self._due = float("-inf")
+
+    def _again(self, known: Identity | None) -> Identity:
+        try:
+            found = self._read()
+        except KubeconfigError as error:
+            if known is None:
+                raise
+            if str(error) != self._said:
+                log.warning("cannot read the credentials again, still using the old ones", extra={"error": str(error)})
+            self._said, self._due = str(error), self._clock() + FILES_FAILED_SECONDS
+            return known
+        self._said, self._due = "", self._clock() + FILES_SECONDS
+        return known if known == found else found
 
 
 class ExecPlugin(Credentials):
@@ -186,6 +207,7 @@ class Access(msgspec.Struct, frozen=True):
     proxy_url: str = ""
     namespace: str = "default"
     context: str = ""
+    impersonation: tuple[tuple[str, str], ...] = ()
 
     def tls(self, identity: Identity) -> ssl.SSLContext | None:
         """A TLS context that trusts this server and shows the identity's certificate; None for plain HTTP."""
@@ -213,10 +235,10 @@ def in_cluster(root: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = os
         )
     host = f"[{host}]" if ":" in host else host
     token, namespace = root / "token", root / "namespace"
-    _read(token, "in-cluster service account token")
+    _token(token, "in-cluster service account token")
     return Access(
         server=f"https://{host}:{port}",
-        credentials=TokenFile(token, "in-cluster service account"),
+        credentials=Files(lambda: Identity(_token(token, "in-cluster service account token"))),
         certificate_authority=_read(root / "ca.crt", "in-cluster certificate authority"),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         context="in-cluster",
@@ -228,9 +250,13 @@ def load(path: str | Path | None = None, context: str = "", environment: Mapping
     proxy that the kubeconfig names, else the one that the environment names."""
     files = _files(path, environment)
     access = _access(_Merged(files), context) if files else in_cluster(environment=environment)
-    if access.proxy_url:
-        return access
-    return msgspec.structs.replace(access, proxy_url=proxy_for(access.server, environment))
+    proxy = access.proxy_url or proxy_for(access.server, environment)
+    if proxy and not is_http(proxy):
+        named = "kubeconfig" if access.proxy_url else "environment"
+        raise KubeconfigError(
+            f"the {named} names the proxy {without_password(proxy)}; Dray supports http:// and https:// proxies"
+        )
+    return msgspec.structs.replace(access, proxy_url=proxy)
 
 
 def _files(path: str | Path | None, environment: Mapping[str, str]) -> list[Path]:
@@ -290,11 +316,9 @@ def _access(merged: _Merged, wanted: str) -> Access:
     context, _ = merged.entry("context", name, "asked for" if wanted else "current-context names")
     cluster, cluster_file = merged.entry("cluster", str(context.get("cluster") or ""), f"context {name!r} names")
     server = str(cluster.get("server") or "").rstrip("/")
-    if not server.startswith(("https://", "http://")):
-        raise KubeconfigError(
-            f"kubeconfig {cluster_file}: cluster {context.get('cluster')!r}: server {server!r} is not an http(s) URL"
-        )
     where = f"kubeconfig {cluster_file}: cluster {context.get('cluster')!r}"
+    if not is_http(server):
+        raise KubeconfigError(f"{where}: server {server!r} is not an http(s) URL")
     authority = _data_or_file(cluster, "certificate-authority", cluster_file.parent, where)
     return Access(
         server=server,
@@ -305,6 +329,7 @@ def _access(merged: _Merged, wanted: str) -> Access:
         proxy_url=str(cluster.get("proxy-url") or ""),
         namespace=str(context.get("namespace") or "default"),
         context=name,
+        impersonation=_impersonation(merged, context, name),
     )
 
 
@@ -329,14 +354,48 @@ def _credentials(merged: _Merged, context: dict[str, Any], context_name: str, cl
         return ExecPlugin(user["exec"], where, file.parent, cluster)
     if user.get("auth-provider"):
         raise KubeconfigError(f"{where}: auth-provider is no longer supported by Kubernetes; use an exec plugin")
-    if user.get("tokenFile"):
-        return TokenFile(file.parent / str(user["tokenFile"]), where)
-    certificate = _data_or_file(user, "client-certificate", file.parent, where)
-    key = _data_or_file(user, "client-key", file.parent, where)
+    identity = _identity(user, file.parent, where)
+    rotated = any(user.get(field) for field in ("tokenFile", "client-certificate", "client-key"))
+    return Files(lambda: _fitting(_identity(user, file.parent, where))) if rotated else Fixed(identity)
+
+
+def _impersonation(merged: _Merged, context: dict[str, Any], context_name: str) -> tuple[tuple[str, str], ...]:
+    """The headers that ask the server to treat us as somebody else: ``as`` and what goes with it."""
+    name = str(context.get("user") or "")
+    if not name:
+        return ()
+    user, file = merged.entry("user", name, f"context {context_name!r} names")
+    groups, uid, extra = user.get("as-groups") or (), user.get("as-uid"), user.get("as-user-extra") or {}
+    if not user.get("as"):
+        if groups or uid or extra:
+            raise KubeconfigError(f"kubeconfig {file}: user {name!r}: as-groups, as-uid and as-user-extra need `as`")
+        return ()
+    headers = [("Impersonate-User", str(user["as"])), *(("Impersonate-Group", str(group)) for group in groups)]
+    if uid:
+        headers.append(("Impersonate-Uid", str(uid)))
+    # What the name of a header cannot contain is percent-encoded.
+    for key, values in extra.items():
+        headers += ((f"Impersonate-Extra-{quote(str(key), safe=_IN_HEADERS)}", str(value)) for value in values or ())
+    return tuple(headers)
+
+
+def _identity(user: dict[str, Any], base: Path, where: str) -> Identity:
+    """What the entry of a user says now, and the files that it names."""
+    certificate = _data_or_file(user, "client-certificate", base, where)
+    key = _data_or_file(user, "client-key", base, where)
     if bool(certificate) != bool(key):
         raise KubeconfigError(f"{where}: client-certificate and client-key must be given together")
     basic = (str(user["username"]), str(user.get("password") or "")) if user.get("username") else None
-    return Fixed(Identity(str(user.get("token") or ""), certificate, key, basic))
+    file = user.get("tokenFile")
+    token = _token(base / str(file), f"{where}: tokenFile") if file else str(user.get("token") or "")
+    return Identity(token, certificate, key, basic)
+
+
+def _fitting(identity: Identity) -> Identity:
+    """Of a certificate and its key in files one may be replaced already, and the other not yet."""
+    if identity.certificate:
+        _load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), identity)
+    return identity
 
 
 def _data_or_file(entry: dict[str, Any], field: str, base: Path, where: str) -> bytes:
@@ -348,6 +407,17 @@ def _data_or_file(entry: dict[str, Any], field: str, base: Path, where: str) -> 
     if path := entry.get(field):
         return _read(base / str(path), f"{where}: {field}")
     return b""
+
+
+def _token(path: Path, what: str) -> str:
+    """The token in a file. Without one the server would take us for somebody unknown, and say only what that one may not do."""
+    try:
+        token = _read(path, what).decode().strip()
+    except UnicodeDecodeError as error:
+        raise KubeconfigError(f"{what}: {path} contains no token, but binary data") from error
+    if not token:
+        raise KubeconfigError(f"{what}: the file {path} is empty")
+    return token
 
 
 def _read(path: Path, what: str) -> bytes:

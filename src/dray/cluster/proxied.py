@@ -8,15 +8,18 @@ Always true: ``ask`` and ``stream`` behave as those of ``dray.cluster.connection
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import aiohttp
 from yarl import URL
 
 from dray.cluster.connections import Answer, Broken, NotSent, TooMuch
+from dray.cluster.proxies import without_password
 
-_NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+Headers = Sequence[tuple[str, str]]
+
+_NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
 
@@ -57,7 +60,7 @@ class Proxied:
         self,
         method: str,
         target: str,
-        headers: Mapping[str, str],
+        headers: Headers,
         body: bytes | None,
         tls: ssl.SSLContext | None,
         server_name: str,
@@ -66,20 +69,31 @@ class Proxied:
             async with await self._send(method, target, headers, body, tls, server_name) as response:
                 return Answer(response.status, await response.read(), response.headers.get("Retry-After", ""))
         except _NOT_SENT as error:
-            raise NotSent(_words(error)) from error
+            raise NotSent(self._why(error), _hopeless(error)) from error
         except TimeoutError as error:
             raise TooMuch(_words(error)) from error
         except _BROKEN as error:
             raise Broken(_words(error)) from error
 
-    async def stream(
-        self, target: str, headers: Mapping[str, str], tls: ssl.SSLContext | None, server_name: str
-    ) -> ProxiedStream:
+    async def stream(self, target: str, headers: Headers, tls: ssl.SSLContext | None, server_name: str) -> ProxiedStream:
         try:
             response = await self._send("GET", target, headers, None, tls, server_name, timeout=self._watching)
+        except _NOT_SENT as error:
+            raise NotSent(self._why(error), _hopeless(error)) from error
         except _BROKEN as error:
             raise Broken(_words(error)) from error
         return ProxiedStream(response)
+
+    def _why(self, error: Exception) -> str:
+        """Why nothing was sent; whose fault it is, because there are two that could not be reached."""
+        proxy = without_password(self._proxy)
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return f"the proxy {proxy} refused: {error.status} {error.message}"
+        if isinstance(error, aiohttp.ClientProxyConnectionError):
+            return f"no connection to the proxy {proxy}: {error.os_error}"
+        if isinstance(error, aiohttp.ClientConnectorError):
+            return f"{error.os_error} (through the proxy {proxy})"
+        return _words(error)
 
     async def close(self) -> None:
         await self._session.close()
@@ -88,7 +102,7 @@ class Proxied:
         self,
         method: str,
         target: str,
-        headers: Mapping[str, str],
+        headers: Headers,
         body: bytes | None,
         tls: ssl.SSLContext | None,
         server_name: str,
@@ -108,6 +122,13 @@ class Proxied:
             allow_redirects=False,
             **options,
         )
+
+
+def _hopeless(error: Exception) -> bool:
+    """Whether the same would be refused a second later: a certificate that is not trusted, or a proxy that wants to know us."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return 400 <= error.status < 500
+    return isinstance(error, ssl.SSLCertVerificationError)
 
 
 def _words(error: BaseException) -> str:

@@ -1,4 +1,5 @@
-"""Which proxy the environment asks for: HTTPS_PROXY, HTTP_PROXY and NO_PROXY, read as Go's clients, and so kubectl, read them.
+"""URLs of servers and proxies, and which proxy the environment asks for: HTTPS_PROXY, HTTP_PROXY and NO_PROXY, read as Go's
+clients, and so kubectl, read them.
 
 Upper-case names win over lower-case ones. This machine is never reached through a proxy.
 """
@@ -10,6 +11,21 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 _PORTS = {"http": 80, "https": 443}
+
+
+def is_http(url: str) -> bool:
+    """Whether this is the URL of something that speaks HTTP: with a host, and a port that there can be."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in _PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+def without_password(url: str) -> str:
+    """As much of a URL as may be shown to anybody."""
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
 
 
 def proxy_for(server: str, environment: Mapping[str, str]) -> str:

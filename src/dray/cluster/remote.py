@@ -26,7 +26,7 @@ import random
 import re
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -259,22 +259,26 @@ class Remote:
         tls, name, target = self._context(identity), self.access.tls_server_name, _target(path, query)
         headers = {**identity.headers(), **headers}
         if self.access.proxy_url:
-            return await self._proxy().ask(method, target, {**_COMMON, **headers}, body, tls, name)
+            return await self._proxy().ask(method, target, self._named(headers), body, tls, name)
         return await self._connections.ask(self._bytes(method, target, headers, body), tls, name)
 
     async def _stream(self, path: str, query: Mapping[str, str]) -> Stream | ProxiedStream:
         identity = await self._identity()
         tls, name, target = self._context(identity), self.access.tls_server_name, _target(path, query)
         if self.access.proxy_url:
-            return await self._proxy().stream(target, {**_COMMON, **identity.headers()}, tls, name)
+            return await self._proxy().stream(target, self._named(identity.headers()), tls, name)
         request = self._bytes("GET", target, identity.headers(), None)
         return await self._connections.stream(request, tls, name, SILENCE_SECONDS)
 
     def _bytes(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         lines = [f"{method} {self._prefix}{target} HTTP/1.1", self._host_line]
-        lines += [f"{name}: {_header(value)}" for name, value in {**_COMMON, **headers}.items()]
+        lines += [f"{name}: {_header(value)}" for name, value in self._named(headers)]
         lines += [f"Content-Length: {len(body or b'')}", "", ""]
         return "\r\n".join(lines).encode() + (body or b"")
+
+    def _named(self, headers: Mapping[str, str]) -> Sequence[tuple[str, str]]:
+        """All headers of a request; of those about whom we want to be taken for several may have one name."""
+        return (*{**_COMMON, **headers}.items(), *self.access.impersonation)
 
     def _proxy(self) -> Proxied:
         if self._proxied is None:
@@ -301,8 +305,14 @@ class Remote:
             if self._tls is not None and self._same_certificate(identity):
                 self._tls = (identity, self._tls[1])
             else:
-                self._tls = (identity, self.access.tls(identity))
+                self._tls = (identity, self._made(identity))
         return self._tls[1]
+
+    def _made(self, identity: Identity) -> ssl.SSLContext | None:
+        try:
+            return self.access.tls(identity)
+        except KubeconfigError as error:
+            raise Unreachable(str(error)) from error
 
     def _same_certificate(self, identity: Identity) -> bool:
         """A new token alone needs no new TLS context, and keeps the connections."""
