@@ -149,7 +149,18 @@ async def test_refused_credentials_are_made_anew_once(script: Script) -> None:
     script.answers = [answer(401, failure(401, "Unauthorized"))] * 2
     with pytest.raises(Forbidden):
         await remote.write(WRITE)
+    script.asked.clear()
+    script.answers = [answer(401, failure(401, "Unauthorized")), stream(event("ADDED", 6))]
+    assert [seen.resource_version async for seen in remote.watch(PODS, "5")] == ["6"], "nothing has to be listed again"
+    assert [request.headers["Authorization"] for request in script.asked] == ["Bearer t2", "Bearer t3"]
     await remote.close()
+
+
+async def test_a_server_without_pods_is_no_api_server(remote: Remote, script: Script) -> None:
+    """A wrong path in the URL, or a gateway before a cluster that is away. That there are no pods would be something else."""
+    script.answers = [answer(404, "default backend - 404")]
+    with pytest.raises(Unreachable, match="does not serve pods; is this the URL of a Kubernetes API server"):
+        await Served.of(remote, [PODS])
 
 
 async def test_what_is_not_an_api_server_is_said(remote: Remote, script: Script) -> None:

@@ -5,6 +5,9 @@ watch events, and ``Listed`` again after a gap. It never ends by itself: an API 
 growing, jittered pauses. A kind that is not served, because nobody has defined it yet or any more, counts as empty, and is
 noticed within seconds when it is. So does a kind of ``ADVISORY`` that may not be read: it only ever tells more about others, and
 whoever is not shown it goes on without, and says so. It works on any ``Cluster``.
+
+Always true: what every API server has does not count as gone because somebody says "not found". That is what load balancers and
+gateways say of a server that is away, and to believe it would be to release all claims of pods that run.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Final
 import msgspec
 
 from dray.api.kinds import CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, POD_GROUPS, QUEUES, TOPOLOGIES, Kind
-from dray.cluster.port import Cluster, ClusterError, Expired, Forbidden, NotFound, Unreachable, WatchEvent
+from dray.cluster.port import Cluster, ClusterError, Expired, Forbidden, NotFound, Refused, Unreachable, WatchEvent
 
 BACKOFF_SECONDS: Final = (0.5, 30.0)
 # How often is asked for a kind that is not served.
@@ -28,6 +31,9 @@ OPTIONAL: Final = frozenset({CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_
 ADVISORY: Final = frozenset({NODE_RESOURCE_TOPOLOGIES})
 # Who asks is not known at all: another request, or another right, would not help.
 _UNAUTHORIZED: Final = 401
+# The server has too much to do, or is just starting: the position of a watch is as good as before, and a list is what it can do
+# least now.
+_BUSY: Final = (429, 503)
 
 log = logging.getLogger(__name__)
 
@@ -80,8 +86,13 @@ class Reflector:
                 await self._list_and_watch()
             except Expired as error:
                 log.info("watch expired, listing again", extra={"kind": self.kind.resource, "error": str(error)})
+                # Where every position is too old at once, listing without a pause is all that the server would still do.
+                await asyncio.sleep(self._backoff.next())
             except NotFound as error:
-                await self._wait_for_it(error)
+                if self._may_go:
+                    await self._wait_for_it(error)
+                else:
+                    await self._pause(error)
             except Forbidden as error:
                 if self.kind in ADVISORY and error.code != _UNAUTHORIZED:
                     await self._wait_for_it(error)
@@ -89,6 +100,13 @@ class Reflector:
                     await self._pause(error)
             except ClusterError as error:
                 await self._pause(error)
+
+    @property
+    def _may_go(self) -> bool:
+        """Whether "not found" can be true: of what definitions bring, and of what this server never had."""
+        group = self.kind.group
+        built_in = "." not in group or group.endswith(".k8s.io")
+        return self.kind in OPTIONAL or not built_in or (self.relists < 0 and bool(group))
 
     async def _list_and_watch(self) -> None:
         raws, version = await self._cluster.list(self.kind)
@@ -107,7 +125,9 @@ class Reflector:
                 version = event.resource_version or version
                 if event.type != "BOOKMARK":
                     self._sink(self.kind, event)
-        except Unreachable as error:
+        except (Unreachable, Refused) as error:
+            if isinstance(error, Refused) and error.code not in _BUSY:
+                raise
             # What was received is not lost: go on from there once the server is back.
             await self._pause(error)
         else:

@@ -264,6 +264,14 @@ class Remote:
 
     async def _stream(self, path: str, query: Mapping[str, str]) -> Stream | ProxiedStream:
         identity = await self._identity()
+        stream = await self._opened(identity, path, query)
+        if stream.status != 401:
+            return stream
+        stream.close()
+        self.access.credentials.refresh(identity)
+        return await self._opened(await self._identity(), path, query)
+
+    async def _opened(self, identity: Identity, path: str, query: Mapping[str, str]) -> Stream | ProxiedStream:
         tls, name, target = self._context(identity), self.access.tls_server_name, _target(path, query)
         if self.access.proxy_url:
             return await self._proxy().stream(target, self._named(identity.headers()), tls, name)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.kinds import CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, Kind
-from dray.cluster.port import NotFound, WatchEvent, Write
+from dray.cluster.port import NotFound, Unreachable, WatchEvent, Write
 from dray.cluster.remote import Remote, decoded
 
 # Older versions with the same fields, newest first.
@@ -59,6 +59,11 @@ class Served:
         served = Served(remote)
         lists = _Lists(remote, served._at_once)
         await asyncio.gather(*(served._find(kind, lists, begin) for kind in kinds))
+        lost = next((kind for kind in kinds if not kind.group and served._versions[kind] is None), None)
+        if lost is not None:
+            raise Unreachable(
+                f"{remote.access.server} does not serve {lost.resource}; is this the URL of a Kubernetes API server?"
+            )
         return served
 
     async def _find(self, kind: Kind, lists: _Lists, begin: bool) -> None:
