@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -308,3 +310,24 @@ def test_a_replica_that_loses_its_lease_says_so_as_it_says_everything(capfd: pyt
     (line,) = capfd.readouterr().err.splitlines()
     assert json.loads(line)["level"] == "error"
     assert json.loads(line)["error"].startswith("a lost the lease x/y: it is held by b")
+
+
+@pytest.mark.parametrize(
+    ("context", "levels"),
+    [
+        # As uvloop tells it when a connection breaks while it is being closed.
+        ({"message": "Fatal error on SSL protocol", "transport": object(), "protocol": object()}, ["DEBUG"]),
+        ({"message": "Task exception was never retrieved", "future": object()}, ["ERROR"]),
+    ],
+)
+def test_a_connection_that_broke_is_no_error_of_the_program(
+    context: dict[str, Any], levels: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    handled = {**context, "exception": RuntimeError("the handler is closed")}
+
+    async def fail() -> None:
+        asyncio.get_running_loop().call_exception_handler(handled)
+
+    to_the_end(fail)
+    assert [record.levelname for record in caplog.records if "selector" not in record.message] == levels

@@ -245,6 +245,7 @@ def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _first_error(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.get_running_loop().set_exception_handler(told_by_the_loop)
     try:
         await job()
     except* (KubeconfigError, ClusterError, LeadershipLost, OSError, DeciderFailed) as group:
@@ -252,6 +253,15 @@ async def _first_error(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
+
+
+def told_by_the_loop(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody waits for. A connection that broke is not among it, although uvloop says so with a traceback when one breaks
+    while it is being closed: whoever uses a connection hears of its end and says it."""
+    if "transport" in context and "protocol" in context:
+        log.debug("a connection broke", extra={"error": str(context.get("exception") or context["message"])})
+    else:
+        loop.default_exception_handler(context)
 
 
 def _loop() -> asyncio.AbstractEventLoop:
