@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
+from dray.cluster.port import Write
 from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, node, pod
 
@@ -171,6 +172,26 @@ def test_a_claim_that_names_nobody_counts_for_the_pods_that_name_it() -> None:
     add_single(sim, "second", "a", 0)
     sim.settle(5)
     assert held(sim, "a") == 3
+
+
+def test_a_claim_that_is_made_anew_while_its_pods_are_bound_counts_as_it_is_now() -> None:
+    """And not also as the one that it was: what that was given is nothing of the pods' extended resources."""
+    sim = devices(4)
+    add_team(sim, "a", 4)
+    add_claim(sim, "shared", count=2)
+    for index in range(2):
+        add_single(sim, f"p{index}", "a", 0, claims=["shared"])
+
+    def made_anew(write: Write) -> None:
+        if write.subresource == "binding":
+            sim.fault = None
+            sim.api.objects[kinds.RESOURCE_CLAIMS].pop("default/shared")
+            add_claim(sim, "shared", count=1)
+
+    sim.fault = made_anew
+    sim.settle(5)
+    assert running(sim)
+    assert held(sim, "a") == 1
 
 
 def test_of_alternatives_the_one_that_is_taken_counts() -> None:

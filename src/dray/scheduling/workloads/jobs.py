@@ -32,7 +32,7 @@ from dray.queues.tree import UNLIMITED, Entitlement, ParentMissing, Queue, Queue
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
-from dray.scheduling.shape.extended import requests_for, special_claim, wanted_names
+from dray.scheduling.shape.extended import is_special, requests_for, special_claim, wanted_names
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads import grouping
 from dray.scheduling.workloads.asked import Amounts, Asked, DevicesAsked, resource_of, stock_of
@@ -520,7 +520,9 @@ class Jobs:
             return claim, claim.status.allocation
         if key:
             asked.missing.append(key)
-        return next((each for uid, each in given.items() if uid not in asked.claims), (ResourceClaim(), None))
+        # A claim that was made anew under its name is not among those that the pod has, and what it was given before is.
+        others = (each for uid, each in given.items() if uid not in asked.claims)
+        return next((each for each in others if is_special(each[0])), (ResourceClaim(), None))
 
 
 def _but_named(amounts: Amounts, demand: Demand) -> Amounts:
