@@ -12,9 +12,10 @@ from dray.api import kinds
 from dray.cli import root
 from dray.explain.queues import survey
 from dray.explain.snapshot import KINDS
-from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster, running
-from tests.scheduling.scheduling_cluster import Sim
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
+from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.test_counters_in_shares import MEMORY, add_team, add_user, mig
+from tests.scheduling.test_gangs_whose_devices_are_prepared import FABRIC
 
 
 def shown(sim: Sim, folder: Path, *arguments: str) -> str:
@@ -165,3 +166,52 @@ def test_pods_that_wait_in_a_queue_with_queues_below_it_are_counted(tmp_path: Pa
     found = shown(sim, tmp_path)
     assert lines(found)[1][:3] == ["above", "100", "1"]
     assert "queue above accepts no pods because it has child queues (below); 1 pod waiting in it" in found
+
+
+def told_by_the_scheduler(sim: Sim) -> dict[str, tuple[dict[str, str], dict[str, str], int]]:
+    """Of each queue what its status says: what it holds, deserves, and how many wait."""
+    statuses = {name: queue["status"] for name, queue in sim.api.objects[kinds.QUEUES].items()}
+    return {name: (_plain(said["allocated"]), _plain(said["fairShare"]), said["waitingPods"]) for name, said in statuses.items()}
+
+
+def told_by_the_tree(sim: Sim) -> dict[str, tuple[dict[str, str], dict[str, str], int]]:
+    rows = survey(sim.world, sim.now).queues
+    return {row.name: (_plain(row.allocated), _plain(row.fair_share), row.waiting_pods) for row in rows}
+
+
+def _plain(amounts: dict[str, str]) -> dict[str, str]:
+    return {name.replace("nvidia.com/", ""): value for name, value in amounts.items() if value != "0"}
+
+
+def test_pods_whose_devices_are_being_prepared_have_them_and_do_not_wait() -> None:
+    sim = cluster(0)
+    sim.add_class()
+    sim.add_slice("n0", 3, **FABRIC)
+    add_queue(sim, "a", **{"dray.dev/resources": '{"deviceclass/gpu": {"quota": 2}}'})
+    add_group(sim, "train", "a", 2)
+    for index in range(2):
+        sim.add_claim(f"c{index}")
+        add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
+    add_member(sim, "w2", "train", 0)
+    sim.settle(15)
+    assert len(sim.preparing()) == 2
+    assert told_by_the_tree(sim) == told_by_the_scheduler(sim)
+    assert told_by_the_tree(sim)["a"] == ({"deviceclass/gpu": "2"}, {"deviceclass/gpu": "2"}, 0)
+
+
+def test_what_is_promised_to_pods_while_others_leave_is_theirs_and_they_wait() -> None:
+    sim = cluster(4)
+    add_queue(sim, "lent", 2)
+    add_queue(sim, "due", 2)
+    for index in range(4):
+        made = pod(f"lent-{index}", requests={GPU: "1"}, labels={"kai.scheduler/queue": "lent"})
+        sim.api.put(kinds.PODS, made | {"metadata": made["metadata"] | {"finalizers": ["example.com/slow"]}})
+    sim.settle(10)
+    assert len(running(sim)) == 4
+    add_group(sim, "train", "due", 2)
+    for index in range(2):
+        add_member(sim, f"w{index}", "train")
+    sim.settle(20)
+    assert sim.pod("w0")["status"]["nominatedNodeName"] == "n0"
+    assert told_by_the_tree(sim) == told_by_the_scheduler(sim)
+    assert told_by_the_tree(sim)["due"] == ({"gpu": "2"}, {"gpu": "2"}, 2)

@@ -7,14 +7,18 @@ from collections import Counter
 import msgspec
 
 from dray.api import queues
+from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import POD_GROUPS, PODS, QUEUES
+from dray.api.kinds import POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS
 from dray.api.queues import GPU, GPU_RESOURCE
 from dray.cluster.world import World
+from dray.scheduling.ask import Ask
 from dray.scheduling.config import EMBEDDED, Config, Profile
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.shape.claims import reserved_for
 from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Jobs, told
+from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.status import statuses
 
 
@@ -64,7 +68,7 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
     jobs = scheduler.workloads.jobs
     if not jobs.active:
         return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
-    session = scheduler.workloads.survey(now)
+    session = _survey(scheduler, now)
     status = statuses(session, scheduler.workloads.use, jobs)
     rows: list[QueueRow] = []
 
@@ -93,6 +97,28 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
     total = {name: told(name, value) for name, value in sorted(session.total.items())}
     missing, left = _missing(world, running=False), _missing(world, running=True)
     return QueueTree(rows, total, dict(jobs.wrong), missing, left, _in_vain(world, jobs))
+
+
+def _survey(scheduler: Scheduler, now: float) -> Session:
+    """What a session of a scheduler that runs begins with: pods have what they are promised, and those wait no more of which the
+    claims have their devices."""
+    jobs = scheduler.workloads.jobs
+    scheduler.workloads.know()
+    Ask(scheduler, now).count_promises()
+    session = scheduler.workloads.survey(now)
+    for job in jobs.with_waiting():
+        coming = [pending for pending in job.waiting.values() if pending.nominated]
+        with_devices = [pending for pending in coming if claims_of(pending.pod)]
+        given = [pending for pending in with_devices if _has_its_devices(scheduler.world, pending.pod)]
+        if given and len(given) == len(with_devices):
+            for pending in coming:
+                jobs.waits_no_more(job, pending.uid)
+    return session
+
+
+def _has_its_devices(world: World, pod: Pod) -> bool:
+    claims = (world.get(RESOURCE_CLAIMS, key) for key in claims_of(pod))
+    return all(claim is not None and claim.status.allocation is not None and reserved_for(claim, pod.uid) for claim in claims)
 
 
 def _in_vain(world: World, jobs: Jobs) -> dict[str, int]:
