@@ -57,7 +57,7 @@ def test_without_a_template_that_takes_all_the_exit_code_is_1(snapshot: Path, tm
     answer = asked(snapshot, "--node-template", written(tmp_path / "gpus.yaml", "gpus", 4, "4"))
     assert answer.exit_code == 1
     assert answer.stdout.splitlines()[1].split() == ["gpus", "3", "5", "of", "6", "default/gpu-0,", "default/gpu-1"]
-    assert answer.stdout.endswith("\nNo node of the template fits default/cpu; `dray why POD` explains why.\n")
+    assert answer.stdout.endswith("\nNodes of the template do not help default/cpu; `dray why POD` explains why.\n")
 
 
 def test_hardware_of_the_catalogue_is_a_template_too(snapshot: Path) -> None:
@@ -134,6 +134,9 @@ def test_a_gang_gets_as_many_nodes_as_it_needs_to_start(tmp_path: Path) -> None:
     assert (none["nodes"], none["left"], none["more"]) == ([], 4, False)
     (short,) = json.loads(asked(snapshot, "--node-template", gpus, "--max-nodes", "2", "-o", "json").stdout)["templates"]
     assert (short["nodes"], short["left"], short["more"]) == ([], 4, True)
+    told = asked(snapshot, "--node-template", gpus, "--max-nodes", "2").stdout
+    names = ", ".join(f"default/w{n}" for n in range(4))
+    assert told.endswith(f"\nStill pending: {names}; more nodes were not tried (--max-nodes).\n")
 
 
 def test_who_leaves_for_others_and_comes_again_did_not_wait_before(tmp_path: Path) -> None:

@@ -261,8 +261,12 @@ def _show_templates(found: Answers, console: Console) -> None:
         rows.append((answer.template, nodes, f"{len(answer.admits)} of {len(found.waiting)}", first + more))
     console.print(table(("template", "nodes", "pods", "first node takes"), rows))
     if nowhere := [pod for pod in found.waiting if not any(pod in answer.admits for answer in found.templates)]:
-        template = "the template" if len(rows) == 1 else "any of the templates"
-        console.print(f"\nNo node of {template} fits {escape(some(nowhere))}; `dray why POD` explains why.")
+        left = escape(some(nowhere))
+        if any(answer.more for answer in found.templates):
+            console.print(f"\nStill pending: {left}; more nodes were not tried (--max-nodes).")
+        else:
+            templates = "the template" if len(rows) == 1 else "any of the templates"
+            console.print(f"\nNodes of {templates} do not help {left}; `dray why POD` explains why.")
 
 
 def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None:
