@@ -6,6 +6,8 @@ import json
 import shlex
 from typing import Any
 
+import pytest
+
 from dray.api import kinds
 from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, asked, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
@@ -174,3 +176,46 @@ def test_room_that_another_queue_takes_first_is_no_advice() -> None:
     sim.settle(20)
     assert "first" in running(sim)
     assert "p" not in running(sim)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_room_that_goes_back_to_what_a_controller_makes_again_is_no_advice(again: bool) -> None:
+    """The new pod waits before the room of the old one is free, and its queue is below its quota then."""
+    sim = cluster(3)
+    add_queue(sim, "a", 0)
+    add_queue(sim, "b", 3)
+    for index in range(3):
+        sim.api.put(kinds.PODS, pod(f"b{index}", requests={GPU: "1"}, labels={"kai.scheduler/queue": "b"}, again=again))
+    sim.settle(5)
+    add_single(sim, "p", "a")
+    sim.settle(5)
+    found = asked(sim, "p")
+    ending = [fix for fix in found.advice if fix.text.startswith("end pod")]
+    if not again:
+        follow(sim, ending[0].command)
+        sim.settle(20)
+        assert "p" in running(sim)
+        return
+    assert ending == []
+    assert any("end pod" in note and "it is the turn of what Work/work makes again" in note for note in found.notes)
+
+
+def test_who_is_made_again_with_a_claim_of_its_own_asks_for_devices_again() -> None:
+    sim = cluster(0)
+    sim.add_class("gpu.nvidia.com")
+    sim.add_slice("n0", 2)
+    add_queue(sim, "a", 1)
+    add_queue(sim, "b", 1)
+    for name, queue in (("a0", "a"), ("b0", "b"), ("p", "a")):
+        made = pod(name, labels={"kai.scheduler/queue": queue}, claims=[name], again=True)
+        made["metadata"]["ownerReferences"][0]["uid"] = queue
+        sim.api.put(kinds.PODS, made)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": sim.pod(name)["metadata"]["uid"], "controller": True}
+        request = {"name": "req", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 1}}
+        spec = {"devices": {"requests": [request]}}
+        sim.add_claim(name, spec=spec, metadata={"ownerReferences": [owner]})
+        sim.settle(5)
+    assert running(sim) == {"a0", "b0"}
+    found = asked(sim, "p")
+    assert [fix.text for fix in found.advice if "b0" in fix.text] == []
+    assert any("b0" in note and "makes again" in note for note in found.notes), found.notes

@@ -22,6 +22,12 @@ def owner_of(world: World, pod: Pod) -> str:
     return f"{owner.kind}/{owner.name}"
 
 
+def comes_again(pod: Pod) -> bool:
+    """Whether somebody makes the pod again when it is deleted. One that a node runs by itself is not ended by that."""
+    owner = pod.metadata.controller
+    return owner is not None and owner.kind != "Node" and not pod.terminal
+
+
 def made_again(world: World, pods: Iterable[Pod]) -> str:
     """Who makes pods again that are ended, to be added to their names; nothing where nobody does."""
     owners = sorted({owner for pod in pods if (owner := owner_of(world, pod))})

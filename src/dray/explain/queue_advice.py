@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dray.api.core import Pod
-from dray.api.kinds import POD_GROUPS, QUEUES
+from dray.api.kinds import POD_GROUPS, PODS, QUEUES
 from dray.api.queues import (
     GPU,
     MEMORY_UNIT,
@@ -30,7 +30,8 @@ from dray.api.reason import Reason
 from dray.api.words import message
 from dray.cluster.world import World
 from dray.explain.fix import Fix, label
-from dray.explain.supposed import Changed, Supposed, Then, with_pods
+from dray.explain.owners import owner_of
+from dray.explain.supposed import AGAIN, Changed, Supposed, Then, with_pods
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.workloads.jobs import Job, told
 
@@ -83,13 +84,13 @@ class QueueAdvisor:
                 kept.append(fix)
             elif self._supposed.sessions.left <= 0:
                 kept.append(if_in_turn(fix))
-            elif (instead := self._instead(self._supposed.then(fix.changed))) is None:
+            elif (instead := self._instead(self._supposed.then(fix.changed), fix.changed)) is None:
                 kept.append(fix)
             elif len(notes) < _MOST_NOTED:
                 notes.append(f"it would not do to {fix.text}: {instead}")
         return kept, notes
 
-    def _instead(self, then: Then) -> str | None:
+    def _instead(self, then: Then, changed: Changed) -> str | None:
         """What comes of it instead of the pod's start. Whoever starts of the same owner in its place is as good as it."""
         if then.starts([self._pod]):
             return None
@@ -102,6 +103,9 @@ class QueueAdvisor:
             named = ", ".join(sorted(pod.key for pod in started)[:_MOST_NAMED])
             more = f" and {len(started) - _MOST_NAMED} more" if len(started) > _MOST_NAMED else ""
             return f"it is the turn of {named}{more} before"
+        again = [pod for pod in changed.get(PODS, {}).values() if pod is not None and pod.uid.startswith(AGAIN)]
+        if back := sorted({owner_of(self._world, pod) for pod in again if pod.uid not in waiting}):
+            return f"it is the turn of what {' and '.join(back)} makes again"
         return _said(_refusal(then)) or "it does not start then either"
 
     # ---------------------------------------------------------------------------------------------- limits and quotas
@@ -151,7 +155,7 @@ class QueueAdvisor:
     def _helps(self, then: Then) -> bool:
         """Whether all that are to start together do, or room is made for them; of pods that start alone, one of the owner's."""
         planned = then.job is not None and then.job.key in then.session.plans
-        return planned or then.starts(self._members) or (len(self._members) == 1 and self._instead(then) is None)
+        return planned or then.starts(self._members) or (len(self._members) == 1 and self._instead(then, {}) is None)
 
     def _then(self, then: Then) -> str:
         who = f"all {len(self._members)} pods start together" if len(self._members) > 1 else "it starts"

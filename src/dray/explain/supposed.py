@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dray.api.core import Node, Pod
+from dray.api.core import Node, Pod, PodStatus
 from dray.api.gates import Gates
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
@@ -20,11 +20,13 @@ from dray.cluster.world import World
 from dray.devices.changes import Change, changed_claim
 from dray.explain.failures import FailedBinding
 from dray.explain.held import hold
+from dray.explain.owners import comes_again
 from dray.nodes.attaching import FROM
 from dray.scheduling.config import Config
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.shape.extended import is_special
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.session import Session
 
@@ -33,6 +35,8 @@ _MOST_SESSIONS: Final = 60
 _FEWEST_SESSIONS: Final = 8
 _NODES_IN_ALL: Final = 20_000
 _HOST: Final = "kubernetes.io/hostname"
+# What the uids of pods and claims begin with that would be made in the place of others.
+AGAIN: Final = "again-"
 
 Changed = Mapping[Kind, Mapping[str, Any]]
 """Objects as they would be, by kind and key; None for those that would not be there."""
@@ -122,15 +126,38 @@ def labelled(node: Node, label: str, value: str | None) -> Node:
 
 
 def without(world: World, pods: Iterable[Pod]) -> Changed:
-    """As if these had ended: what was reserved for them alone is nobody's."""
+    """As if these had ended: what was reserved for them alone is nobody's. Whoever a controller makes again waits, the youngest
+    of all: a controller does that at once, while the room of the old pod is not free yet."""
     gone = {pod.uid: pod for pod in pods}
-    claims: dict[str, ResourceClaim] = {}
+    youngest = max(pod.metadata.creation_timestamp or "" for pod in world.all(PODS).values())
+    again = {uid: _made_again(pod, youngest or None) for uid, pod in gone.items() if comes_again(pod)}
+    claims: dict[str, ResourceClaim | None] = {}
     for claim in world.all(RESOURCE_CLAIMS).values():
-        if any(user.uid in gone for user in claim.status.reserved_for):
+        owner = claim.metadata.controller
+        if owner is not None and owner.uid in again and is_special(claim):
+            claims[claim.key] = None
+        elif any(user.uid in gone for user in claim.status.reserved_for):
             left = tuple(user for user in claim.status.reserved_for if user.uid not in gone)
             status = msgspec.structs.replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
-            claims[claim.key] = msgspec.structs.replace(claim, status=status)
-    return {PODS: {pod.key: None for pod in gone.values()}, RESOURCE_CLAIMS: claims}
+            claims[claim.key] = _of_the_new(msgspec.structs.replace(claim, status=status), again)
+    return {PODS: {pod.key: again.get(uid) for uid, pod in gone.items()}, RESOURCE_CLAIMS: claims}
+
+
+def _made_again(pod: Pod, created: str | None) -> Pod:
+    """Under the old name, which stands for the new one."""
+    metadata = msgspec.structs.replace(pod.metadata, uid=f"{AGAIN}{pod.uid}", creation_timestamp=created, deletion_timestamp=None)
+    status = PodStatus(resource_claim_statuses=pod.status.resource_claim_statuses)
+    return msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
+
+
+def _of_the_new(claim: ResourceClaim, again: Mapping[str, Pod]) -> ResourceClaim:
+    """One that was made for a pod is made anew with it."""
+    owner = claim.metadata.controller
+    if owner is None or owner.uid not in again:
+        return claim
+    owners = (msgspec.structs.replace(owner, uid=again[owner.uid].uid),)
+    metadata = msgspec.structs.replace(claim.metadata, uid=f"{AGAIN}{claim.uid}", owner_references=owners)
+    return msgspec.structs.replace(claim, metadata=metadata)
 
 
 def claim_changed(world: World, change: Change) -> Changed:
