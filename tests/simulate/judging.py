@@ -4,8 +4,8 @@ While it runs: every rule of ``dray verify``, and of every decision those of ``j
 ``judging_takings``, ``judging_starts`` and ``judging_admissions``. At the quiet end, looked at
 several times so that what is merely under way at one instant is not held against anybody: no pod waits that would fit; every
 waiting pod has a reason that the API shows and that is still so; nothing that is bound fails to start, nothing that is deleted
-stays, nothing is left over; no pod was placed only because the sweep tried it again. What nobody can help where people edit
-claims is in ``judging_hands``.
+stays, nothing is left over; ``dray queues`` says of queues what their status says; no pod was placed only because the sweep
+tried it again. What nobody can help where people edit claims is in ``judging_hands``.
 """
 
 from __future__ import annotations
@@ -180,6 +180,8 @@ def _wrong_now(simulation: Simulation, queues: Queues, only: set[str] | None = N
         yield Failure("runs in part", about, detail)
     for about, detail in queues.beyond():
         yield Failure("beyond its limit", about, detail)
+    for about, detail in queues.told_otherwise():
+        yield Failure("queues disagree", about, detail)
     tries = {each.uid for each in failures if each.at is not None and each.at + BACKS_OFF > simulation.clock.now}
     held_up = {key for pod in world.all(PODS).values() if _keeps(pod, tries) for key in claims_of(pod)}
     for claim in world.all(RESOURCE_CLAIMS).values():

@@ -1,4 +1,5 @@
-"""Queues as the API's objects tell them: whose a pod is, and whether any has more devices than it may have.
+"""Queues as the API's objects tell them: whose a pod is, whether any has more devices than it may have, and whether all that
+tell of queues say the same.
 
 Always true: only queues and pod groups that never changed say anything; of others nobody knows what was so when it was decided.
 """
@@ -11,7 +12,8 @@ from typing import Any, Protocol
 
 from dray.api.gates import Gates
 from dray.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
-from dray.api.queues import RESOURCES_ANNOTATION
+from dray.api.queues import GPU, GPU_RESOURCE, RESOURCES_ANNOTATION
+from dray.explain.queues import QueueTree
 from tests.simulate import judging_evictions, settled
 from tests.simulate.settled import Settled
 
@@ -25,6 +27,8 @@ class Run(judging_evictions.Run, settled.Run, Protocol):
     gates: Gates
 
     def objects(self, kind: Kind) -> dict[str, Plain]: ...
+
+    def queues(self) -> QueueTree: ...
 
 
 class Queues:
@@ -71,6 +75,18 @@ class Queues:
             limit = json.loads(said).get(_CLASS + device_class, {}).get("limit", -1)
             if 0 <= limit < sum(claims.values()):
                 yield f"queue/{queue}", f"has {sum(claims.values())} devices of {device_class}, and may have {limit}"
+
+    def told_otherwise(self) -> Iterator[tuple[str, str]]:
+        """Queues of which `dray queues` says something else than the scheduler does in their status."""
+        simulation = self._simulation
+        for row in simulation.queues().queues:
+            status = simulation.objects(QUEUES)[row.name].get("status", {})
+            for field, shown in (("allocated", row.allocated), ("fairShare", row.fair_share), ("requested", row.requested)):
+                told = {name.replace(GPU_RESOURCE, GPU): value for name, value in status.get(field, {}).items()}
+                if (said := {name: value for name, value in shown.items() if value != "0"}) != told:
+                    yield f"queue/{row.name}", f"{field} is {told} in its status, and dray queues says {said}"
+            if row.waiting_pods != status.get("waitingPods", 0):
+                yield f"queue/{row.name}", f"{status.get('waitingPods', 0)} pods wait, and dray queues says {row.waiting_pods}"
 
     def _holds(self, pod: Plain) -> bool:
         """Whether the pod counts for its queue, and for the same one from its first day on. While a node is gone its pods count

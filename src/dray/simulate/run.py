@@ -27,6 +27,7 @@ from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.explain.answer import Why
 from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.queued import Outlooks
+from dray.explain.queues import QueueTree, survey
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import why
@@ -330,6 +331,10 @@ class Simulation:
     def outlooks(self, world: World, failures: list[FailedBinding]) -> Outlooks:
         """For asking about many pods at this instant."""
         return Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates, failures)
+
+    def queues(self) -> QueueTree:
+        """What ``dray queues`` says at this instant."""
+        return survey(self.world(), self.clock.now, self._scenario.config, self._scenario.gates)
 
     def why(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks | None) -> Why:
         """What ``dray why`` says of a pod at this instant; ``outlooks``: where many are asked about."""
