@@ -76,3 +76,13 @@ def test_a_wrong_option_would_be_noticed() -> None:
         understood("dray why pod -o xml")
     with pytest.raises(click.UsageError):
         understood("dray whi pod")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_usage_shows_in_brackets_what_may_be_left_out(name: str) -> None:
+    command = root.get_command(click.Context(root), name)  # type: ignore[attr-defined]
+    context = click.Context(command, info_name=name)
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            shown_as = parameter.make_metavar(context)
+            assert shown_as.startswith("[") == (not parameter.required), f"dray {name}: {shown_as}"

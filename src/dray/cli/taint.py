@@ -232,8 +232,8 @@ def _finds(owner: Owner) -> str | Text:
 
 
 @click.command()
-@click.argument("target", metavar="DRIVER/POOL/DEVICE", required=False)
-@click.argument("key", metavar="KEY", required=False)
+@click.argument("target", metavar="[DRIVER/POOL/DEVICE]", required=False)
+@click.argument("key", metavar="[KEY]", required=False)
 @click.option("--rule", "names", multiple=True, help="Remove this DeviceTaintRule. Repeatable.")
 @click.option("--expired", is_flag=True, help="Remove all expired rules.")
 @source_options
