@@ -241,6 +241,14 @@ def test_bad_requests_are_told_what_is_wrong(
     assert words in refused["message"]
 
 
+@pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore"])
+@pytest.mark.parametrize("text", [b'"\xff"', rb'"\ud800"'])
+def test_text_that_is_no_unicode_is_stored_as_kube_apiserver_stores_it(cluster: Cluster, text: bytes, validation: str) -> None:
+    body = b'{"metadata":{"name":"x"},"data":{"a":%s}}' % text
+    made = cluster.post(f"{CONFIG_MAPS}?fieldValidation={validation}", body)
+    assert made["data"] == {"a": "\ufffd"}
+
+
 def test_yaml_is_read_without_its_bombs(cluster: Cluster) -> None:
     made = cluster.post(CONFIG_MAPS, b"metadata: {name: y}\ndata: {k: 'v'}", content_type="application/yaml")
     assert made["data"] == {"k": "v"}

@@ -37,7 +37,6 @@ def test_repeated_fields_are_named_and_the_last_counts():
         b"NaN",
         b'{"a": Infinity}',
         b"\xff",
-        b'"\xff"',
         b"{} {}",
         b"1" * 500,
         b"[" * 300 + b"]" * 300,
@@ -65,5 +64,26 @@ def test_a_wide_body_is_not_deep():
 def test_any_bytes_give_a_value_or_a_refusal(body):
     with contextlib.suppress(DecodeError):
         value, repeated = decode_json(body)
-        assert json.loads(body) == value
+        assert json.loads(body.decode("utf-8", "dray.each_byte")) == value
         assert repeated == []
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'"a\xff\xfeb"', "a\ufffd\ufffdb"),
+        (b'"\xe2\x82"', "\ufffd\ufffd"),
+        (rb'"\ud800"', "\ufffd"),
+        (rb'"x\udc00A"', "x\ufffdA"),
+        (rb'"\ud83d\ude00"', "\U0001f600"),
+        (rb'"\\ud800"', r"\ud800"),
+    ],
+)
+def test_text_that_is_no_unicode_is_read_as_go_reads_it(body: bytes, text: str) -> None:
+    assert decode_json(body) == (text, [])
+
+
+@pytest.mark.parametrize("body", [b"1e999", b"[-1e400]", b"\xef\xbb\xbf{}", "{}".encode("utf-16")])
+def test_what_go_cannot_hold_is_refused(body: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_json(body)

@@ -1,16 +1,24 @@
 """JSON in: bytes become plain data, within bounds, and repeated keys are found.
 
 Whatever the bytes are, the cost is bounded: nesting beyond ``MAX_DEPTH`` is refused, and so are numbers longer than any that
-Go takes.
+Go takes. Text that is no Unicode is read as Go reads it: each byte, and each half of a pair of surrogates, that stands for
+nothing becomes U+FFFD. So everything that is decoded can be encoded again.
 """
 
 from __future__ import annotations
 
+import codecs
 import json
+import math
+import re
 from typing import Any, Final
 
 MAX_DEPTH: Final = 200
 _MAX_DIGITS: Final = 400
+_REPLACEMENT: Final = "\ufffd"
+# The escapes of a string one by one, so that the backslash of one is not taken for the start of the next.
+_ESCAPES: Final = re.compile(r"\\(?:u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|(u[dD][89a-fA-F][\da-fA-F]{2})|.)")
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class DecodeError(ValueError):
@@ -34,13 +42,28 @@ def decode_json(data: bytes) -> tuple[Any, list[str]]:
 
 def _load(data: bytes, hook: Any) -> Any:
     try:
-        return json.loads(data, object_pairs_hook=hook, parse_constant=_no_constant, parse_int=_integer)
+        return json.loads(
+            _text(data), object_pairs_hook=hook, parse_constant=_no_constant, parse_int=_integer, parse_float=_number
+        )
     except RecursionError:
         raise DecodeError("exceeded max depth") from None
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"invalid character {data[error.start]:#x} in string literal") from None
     except json.JSONDecodeError as error:
         raise DecodeError(_words(error)) from None
+
+
+def _each_byte(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return _REPLACEMENT, error.start + 1
+
+
+codecs.register_error("dray.each_byte", _each_byte)
+
+
+def _text(data: bytes) -> str:
+    text = data.decode("utf-8", "dray.each_byte")
+    if not _SURROGATE.search(text):
+        return text
+    return _ESCAPES.sub(lambda found: _REPLACEMENT if found[1] else found[0], text)
 
 
 def _words(error: json.JSONDecodeError) -> str:
@@ -57,6 +80,13 @@ def _integer(text: str) -> int:
     if len(text) > _MAX_DIGITS:
         raise DecodeError(f"number of {len(text)} digits is out of range")
     return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise DecodeError(f"json: cannot unmarshal number {text[:64]} into Go value of type float64")
+    return number
 
 
 def _bound_depth(value: Any, data: bytes) -> None:
