@@ -8,6 +8,7 @@ reason of the Status.
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any, Final
 
 from dray.apiserver.patch_errors import PatchError, refused, unreadable
@@ -21,6 +22,7 @@ MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 MAX_OPERATIONS: Final = 10_000
+_INDEX: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
 
 
 def apply_patch(type_: str, current: dict[str, Any], patch: Any, kind: KindLike, schemas: Schemas) -> dict[str, Any]:
@@ -103,12 +105,11 @@ def _operate(document: Any, operation: Any, budget: _Budget) -> Any:
     if not isinstance(path, str):
         raise refused(f"operation {op!r} has no path")
     if op == "add":
-        return _add(document, path, copy.deepcopy(_value(operation)))
+        return _add(document, path, copy.deepcopy(operation.get("value")))
     if op == "remove":
         return _remove(document, path)
     if op == "replace":
-        _find(document, path, "replace")
-        return _put(document, path, copy.deepcopy(_value(operation)))
+        return _put(document, path, copy.deepcopy(operation.get("value")))
     if op == "test":
         return _test(document, path, operation.get("value"))
     if op in ("move", "copy"):
@@ -120,19 +121,14 @@ def _transfer(document: Any, op: str, operation: dict[str, Any], path: str, budg
     source = operation.get("from")
     if not isinstance(source, str):
         raise refused(f"{op} operation has no from")
-    value = _find(document, source, op)
     if op == "copy":
+        value = _look(document, source, op)
         budget.spend(value)
         return _add(document, path, copy.deepcopy(value))
+    value = _find(document, source, op)
     if path.startswith(f"{source}/"):
         raise refused(f"move operation does not apply: {path!r} is inside of {source!r}")
     return _add(_remove(document, source), path, value)
-
-
-def _value(operation: dict[str, Any]) -> Any:
-    if "value" not in operation:
-        raise refused(f"{operation.get('op')} operation has no value")
-    return operation["value"]
 
 
 def _test(document: Any, path: str, value: Any) -> Any:
@@ -179,6 +175,14 @@ def _find(document: Any, path: str, op: str) -> Any:
     return document
 
 
+def _look(document: Any, path: str, op: str) -> Any:
+    """As ``_find``; what its parent lacks is null."""
+    if path == "":
+        return document
+    parent, last = _parent(document, path, op)
+    return parent.get(last) if isinstance(parent, dict) else parent[_index(last, len(parent) - 1, path, op)]
+
+
 def _child(parent: Any, token: str, path: str, op: str) -> Any:
     if isinstance(parent, dict) and token in parent:
         return parent[token]
@@ -188,10 +192,13 @@ def _child(parent: Any, token: str, path: str, op: str) -> Any:
 
 
 def _index(token: str, last: int, path: str, op: str) -> int:
-    if not token.isascii() or not token.isdigit() or len(token) > 9 or (len(token) > 1 and token[0] == "0"):
+    """The place that a token means; negative ones count from the end."""
+    if not _INDEX.fullmatch(token):
         raise refused(f"{op} operation does not apply: {token!r} of {path!r} is not an index")
     index = int(token)
-    if index > last:
+    if index < 0:
+        index += last + 1
+    if not 0 <= index <= last:
         raise refused(f"{op} operation does not apply: doc is missing path: {path!r}: invalid array index {index}")
     return index
 
@@ -214,10 +221,11 @@ def _add(document: Any, path: str, value: Any) -> Any:
 
 
 def _put(document: Any, path: str, value: Any) -> Any:
+    """What is not there yet is added, as kube-apiserver does against RFC 6902; its parent must be there."""
     if path == "":
         return value
     parent, last = _parent(document, path, "replace")
-    parent[last if isinstance(parent, dict) else int(last)] = value
+    parent[last if isinstance(parent, dict) else _index(last, len(parent) - 1, path, "replace")] = value
     return document
 
 
@@ -226,5 +234,5 @@ def _remove(document: Any, path: str) -> Any:
     if path == "":
         raise refused("remove operation does not apply: the whole object cannot be removed")
     parent, last = _parent(document, path, "remove")
-    del parent[last if isinstance(parent, dict) else int(last)]
+    del parent[last if isinstance(parent, dict) else _index(last, len(parent) - 1, path, "remove")]
     return document

@@ -36,10 +36,29 @@ def op(name, path, **more):
     ],
 )
 def test_operations(operations, path, expected):
-    found = json_patch(DOCUMENT, operations)
+    assert _at(json_patch(DOCUMENT, operations), path) == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "path", "expected"),
+    [
+        (op("replace", "/data/n", value="v"), ("data", "n"), "v"),
+        (op("add", "/data/n"), ("data", "n"), None),
+        (op("copy", "/data/n", **{"from": "/data/nope"}), ("data", "n"), None),
+        (op("add", "/list/01", value="z"), ("list",), ["x", "z", "y"]),
+        (op("add", "/list/-1", value="z"), ("list",), ["x", "y", "z"]),
+        (op("remove", "/list/-1"), ("list",), ["x"]),
+        (op("replace", "/list/-2", value="z"), ("list",), ["z", "y"]),
+    ],
+)
+def test_what_kube_apiserver_does_beyond_the_standard(operation, path, expected):
+    assert _at(json_patch(DOCUMENT, [operation]), path) == expected
+
+
+def _at(found, path):
     for part in path:
         found = found[part]
-    assert found == expected
+    return found
 
 
 @pytest.mark.parametrize(
@@ -48,19 +67,18 @@ def test_operations(operations, path, expected):
         op("remove", "/data/nope"),
         op("remove", "/data/nope/deeper"),
         op("remove", "/list/2"),
-        op("replace", "/data/nope", value=1),
+        op("remove", "/list/-9"),
+        op("replace", "/nope/deeper", value=1),
+        op("copy", "/data/n", **{"from": "/nope/deeper"}),
         op("replace", "/list/-", value=1),
         op("add", "/nope/deeper", value=1),
         op("add", "/list/3", value=1),
-        op("add", "/list/01", value=1),
         op("add", "/list/x", value=1),
         op("add", "/data/a/b", value=1),
-        op("add", "/data/n"),
         op("test", "/data/a", value=1),
         op("test", "/deep/er/k", value=True),
         op("test", "/data/nope", value="1"),
         op("move", "/deep/er/k/x", **{"from": "/deep/er"}),
-        op("copy", "/data/n", **{"from": "/nope"}),
         op("copy", "/data/n"),
         op("frob", "/data/a"),
         op("remove", ""),
