@@ -8,10 +8,10 @@ from typing import Any, Final
 from dray.api import names
 from dray.api.quantity import Quantity, QuantityError, quantities
 from dray.api.requests import is_huge_pages, is_pod_level, together_in
+from dray.api.validation.container_parts import host_ports, probes_and_hooks, resize_policies, security, variables
 from dray.api.validation.errors import (
     Errors,
     duplicate,
-    each,
     forbidden,
     invalid,
     named,
@@ -26,7 +26,6 @@ Object = dict[str, Any]
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PULL: Final = ("Always", "IfNotPresent", "Never")
-_HANDLERS: Final = ("exec", "grpc", "httpGet", "tcpSocket")
 _HUGE_PAGES: Final = "hugepages-"
 # Upstream counts in thousandths of 64 bits, and takes what is more for a fraction.
 _MOST_NANOS: Final = ((1 << 63) - 1) * 10**6
@@ -42,10 +41,14 @@ def containers(spec: Object, path: str) -> Errors:
         for index, container in enumerate(spec.get(field) or ()):
             place = f"{path}.{field}[{index}]"
             yield from _container(container, place, scope)
+            stays = field == "containers" or container.get("restartPolicy") == "Always"
+            yield from probes_and_hooks(container, place, stays=stays)
             name = container.get("name") or ""
             if name and name in seen:
                 yield duplicate(f"{place}.name", name)
             seen.add(name)
+    on_the_host = bool(spec.get("hostNetwork"))
+    yield from host_ports(spec.get("containers") or [], f"{path}.containers", on_the_host=on_the_host)
     if spec.get("resources") is not None:
         yield from _of_the_pod(spec, f"{path}.resources", scope)
 
@@ -68,10 +71,9 @@ def _container(container: Object, path: str, scope: _Scope) -> Errors:
         yield required(f"{path}.image")
     yield from one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy", optional=True)
     yield from _ports(container.get("ports"), f"{path}.ports")
-    yield from each(container.get("env"), None, f"{path}.env", _variable)
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if container.get(probe) is not None:
-            yield from _probe(container[probe], f"{path}.{probe}")
+    yield from variables(container, path)
+    yield from resize_policies(container, path)
+    yield from security(container.get("securityContext") or {}, f"{path}.securityContext")
     yield from _mounts(container.get("volumeMounts"), f"{path}.volumeMounts", scope)
     yield from _resources(container.get("resources") or {}, f"{path}.resources", _name, scope)
 
@@ -97,23 +99,6 @@ def _number(port: int | None, path: str, *, needed: bool) -> Errors:
             yield required(path)
     elif not 1 <= port <= 65535:
         yield invalid(path, port, "must be between 1 and 65535, inclusive")
-
-
-def _variable(variable: Object, path: str) -> Errors:
-    yield from required_name(names.env_name, variable.get("name"), f"{path}.name")
-    if variable.get("value") and variable.get("valueFrom") is not None:
-        yield invalid(f"{path}.valueFrom", "", "may not be specified when `value` is not empty")
-
-
-def _probe(probe: Object, path: str) -> Errors:
-    handlers = [handler for handler in _HANDLERS if probe.get(handler) is not None]
-    if not handlers:
-        yield required(path, "must specify a handler type")
-    for extra in handlers[1:]:
-        yield invalid(f"{path}.{extra}", "", "may not specify more than 1 handler type")
-    for field in ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"):
-        if (probe.get(field) or 0) < 0:
-            yield invalid(f"{path}.{field}", probe[field], "must be greater than or equal to 0")
 
 
 def _mounts(mounts: list[Object] | None, path: str, scope: _Scope) -> Errors:

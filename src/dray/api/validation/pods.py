@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Final
 
 import msgspec
 
 from dray.api import names
+from dray.api.validation.container_parts import security
 from dray.api.validation.containers import containers
 from dray.api.validation.errors import (
     Errors,
     FieldError,
+    duplicate,
     each,
     forbidden,
     invalid,
@@ -35,6 +38,9 @@ _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a
 _RESTART: Final = ("Always", "OnFailure", "Never")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_HONORED: Final = ("Honor", "Ignore")
+_SYSTEMS: Final = ("linux", "windows")
+_ZEROS: Final = re.compile(r"\b0+(?=\d+\b)(?!.*:)")
 _UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 _PREEMPTION: Final = ("Never", "PreemptLowerPriority")
 
@@ -62,12 +68,16 @@ def _problems(encoded: bytes) -> Errors:
 
 
 def sysctls(spec: Object) -> Errors:
+    seen: set[str] = set()
     for index, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
         name, path = sysctl.get("name") or "", f"spec.securityContext.sysctls[{index}].name"
         if not name:
             yield required(path)
         elif len(name) > 253 or not _SYSCTL.fullmatch(name):
             yield invalid(path, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$")
+        elif name in seen:
+            yield duplicate(path, name)
+        seen.add(name)
 
 
 def images(spec: Object) -> Errors:
@@ -104,14 +114,28 @@ def pod_spec(spec: Object, path: str) -> Errors:
     yield from one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
     yield from one_of(spec.get("preemptionPolicy"), _PREEMPTION, f"{path}.preemptionPolicy", optional=True)
     yield from _seconds(spec, path)
+    yield from security(spec.get("securityContext") or {}, f"{path}.securityContext")
+    yield from each(spec.get("hostAliases"), None, f"{path}.hostAliases", _host_alias)
+    if spec.get("os") is not None:
+        yield from one_of(spec["os"].get("name"), _SYSTEMS, f"{path}.os.name")
     yield from labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
     yield from _names(spec, path)
     yield from each(spec.get("tolerations"), None, f"{path}.tolerations", _toleration)
     yield from _affinity(spec.get("affinity") or {}, f"{path}.affinity")
-    yield from each(spec.get("topologySpreadConstraints"), None, f"{path}.topologySpreadConstraints", _spread)
+    yield from _spreads(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints")
     gates = spec.get("schedulingGates")
     yield from each(gates, None, f"{path}.schedulingGates", _gate)
     yield from unique(gates, f"{path}.schedulingGates", lambda gate: gate.get("name"))
+
+
+def _host_alias(alias: Object, path: str) -> Errors:
+    address = alias.get("ip") or ""
+    try:
+        ip_address(_ZEROS.sub("", address))  # which Go's reader of such old fields skips
+    except ValueError:
+        yield invalid(f"{path}.ip", address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+    for index, name in enumerate(alias.get("hostnames") or ()):
+        yield from named(names.subdomain, name, f"{path}.hostnames[{index}]")
 
 
 def _seconds(spec: Object, path: str) -> Errors:
@@ -174,8 +198,19 @@ def _volume(volume: Object, path: str) -> Errors:
         yield required(f"{path}.persistentVolumeClaim.claimName")
     if volume.get("hostPath") is not None and not volume["hostPath"].get("path"):
         yield required(f"{path}.hostPath.path")
-    if volume.get("secret") is not None and not volume["secret"].get("secretName"):
-        yield required(f"{path}.secret.secretName")
+    for source, field in (("secret", "secretName"), ("configMap", "name")):
+        if volume.get(source) is not None:
+            if not volume[source].get(field):
+                yield required(f"{path}.{source}.{field}")
+            yield from each(volume[source].get("items"), None, f"{path}.{source}.items", _item)
+    if str((volume.get("emptyDir") or {}).get("sizeLimit") or "").startswith("-"):
+        yield forbidden(f"{path}.emptyDir.sizeLimit", "SizeLimit field must be a valid resource quantity")
+
+
+def _item(item: Object, path: str) -> Errors:
+    for field in ("key", "path"):
+        if not item.get(field):
+            yield required(f"{path}.{field}")
 
 
 # where it may run
@@ -228,10 +263,22 @@ def _weight(term: Object, path: str) -> Errors:
 def _pod_affinity_term(term: Object, path: str) -> Errors:
     yield from label_selector(term.get("labelSelector"), f"{path}.labelSelector")
     yield from label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    for namespace in term.get("namespaces") or ():
+        yield from named(names.label, namespace, f"{path}.namespace")
     if not term.get("topologyKey"):
         yield required(f"{path}.topologyKey", "can not be empty")
     else:
         yield from named(names.qualified_name, term["topologyKey"], f"{path}.topologyKey")
+
+
+def _spreads(constraints: list[Object], path: str) -> Errors:
+    yield from each(constraints, None, path, _spread)
+    last: dict[tuple[str, str], int] = {}
+    for index, constraint in enumerate(constraints):
+        key = constraint.get("topologyKey") or "", constraint.get("whenUnsatisfiable") or ""
+        if key in last:
+            yield duplicate(f"{path}[{last[key]}].{{topologyKey, whenUnsatisfiable}}", f"{{{key[0]}, {key[1]}}}")
+        last[key] = index
 
 
 def _spread(constraint: Object, path: str) -> Errors:
@@ -240,6 +287,13 @@ def _spread(constraint: Object, path: str) -> Errors:
     if not constraint.get("topologyKey"):
         yield required(f"{path}.topologyKey", "can not be empty")
     yield from one_of(constraint.get("whenUnsatisfiable"), _UNSATISFIABLE, f"{path}.whenUnsatisfiable")
+    domains = constraint.get("minDomains")
+    if domains is not None and domains <= 0:
+        yield invalid(f"{path}.minDomains", domains, "must be greater than zero")
+    for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        policy = constraint.get(field)
+        if policy is not None and policy not in _HONORED:
+            yield not_supported(f"{path}.{field}", policy, _HONORED)
     yield from label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")
 
 
