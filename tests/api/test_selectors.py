@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.api.core import LabelSelector, LabelSelectorRequirement, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dray.api.label_selectors import parse_label_selector
 from dray.api.meta import ObjectMeta
 from dray.api.selectors import (
     SelectorError,
@@ -13,7 +14,6 @@ from dray.api.selectors import (
     node_name_selector,
     node_selector_matches,
     parse_field_selector,
-    parse_label_selector,
     selects,
 )
 
@@ -36,6 +36,12 @@ LABELS = {"app": "web", "tier": "front", "size": "5"}
         ("!missing", True),
         ("app=", False),
         ("app in (web),tier in (front,back),!missing", True),
+        ("size>4,size<6", True),
+        ("size > 5", False),
+        ("missing>1", False),
+        ("app in ()", False),
+        ("app in (,web)", True),
+        ("in notin (in)", True),
     ],
 )
 def test_label_selectors_match(selector: str, matches: bool) -> None:
@@ -46,6 +52,35 @@ def test_label_selectors_match(selector: str, matches: bool) -> None:
 def test_label_selectors_that_cannot_be_parsed_are_refused(selector: str) -> None:
     with pytest.raises(SelectorError):
         parse_label_selector(selector)
+
+
+@pytest.mark.parametrize(
+    ("selector", "words"),
+    [
+        ("=", "found '=', expected: !, identifier, or 'end of string'"),
+        ("l=1,", "found '', expected: identifier after ','"),
+        ("!l=1", "found '=', expected: ',' or 'end of string'"),
+        ("!!l", "unable to parse requirement: found '!', expected: identifier"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("l in 1", "unable to parse requirement: found '1' expected: '('"),
+        ("l in (a b)", "unable to parse requirement: found 'b', expected: ',' or ')'"),
+        ("l>x", "values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("l=-", 'unable to parse requirement: values[0][l]: Invalid value: "-": a valid label must be an empty string'),
+        ("l in (-,%)", 'unable to parse requirement: [values[0][l]: Invalid value: "%": a valid label'),
+        ("x/y/z=1", 'unable to parse requirement: <nil>: Invalid value: "x/y/z": a valid label key must consist of'),
+        ("l=" + "a" * 64, "must be no more than 63 bytes"),
+    ],
+)
+def test_what_is_wrong_with_a_label_selector_is_told_as_kubernetes_tells_it(selector: str, words: str) -> None:
+    with pytest.raises(SelectorError) as refusal:
+        parse_label_selector(selector)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("selector", [r"a=b\x", "a=b=c", "a=b\\"])
+def test_field_selectors_with_bad_escapes_are_refused(selector: str) -> None:
+    with pytest.raises(SelectorError, match="invalid field selector"):
+        parse_field_selector(selector)
 
 
 def test_no_label_selector_selects_nothing_and_an_empty_one_everything() -> None:

@@ -64,8 +64,8 @@ _CONFIG_KEY_WORDS: Final = (
 )
 
 
-def too_long(limit: int) -> str:
-    return f"must be no more than {limit} characters"
+def too_long(limit: int, unit: str = "characters") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 def _is_subdomain(name: str) -> bool:
@@ -87,7 +87,11 @@ def label1035(name: str) -> list[str]:
 
 def subdomain(name: str) -> list[str]:
     """RFC 1123 subdomain: most objects."""
-    problems = [too_long(SUBDOMAIN_LENGTH)] if len(name) > SUBDOMAIN_LENGTH else []
+    return _subdomain(name, "characters")
+
+
+def _subdomain(name: str, unit: str) -> list[str]:
+    problems = [too_long(SUBDOMAIN_LENGTH, unit)] if len(name) > SUBDOMAIN_LENGTH else []
     return problems + ([] if _is_subdomain(name) else [_SUBDOMAIN_WORDS])
 
 
@@ -110,21 +114,21 @@ def _qualified_name(name: str) -> list[str]:
             problems.append("prefix part must be non-empty")
         elif "/" in prefix:
             return [
-                f"a qualified name {_QUALIFIED_WORDS} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                f"a valid label key {_QUALIFIED_WORDS} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             ]
         else:
-            problems += [f"prefix part {problem}" for problem in subdomain(prefix)]
+            problems += [f"prefix part {problem}" for problem in _subdomain(prefix, "bytes")]
     if not key:
         problems.append("name part must be non-empty")
     elif len(key) > LABEL_LENGTH:
-        problems.append(f"name part {too_long(LABEL_LENGTH)}")
+        problems.append(f"name part {too_long(LABEL_LENGTH, 'bytes')}")
     if not _QUALIFIED.fullmatch(key):
         problems.append(f"name part {_QUALIFIED_WORDS}")
     return problems
 
 
 def label_value(value: str) -> list[str]:
-    problems = [too_long(LABEL_LENGTH)] if len(value) > LABEL_LENGTH else []
+    problems = [too_long(LABEL_LENGTH, "bytes")] if len(value) > LABEL_LENGTH else []
     return problems + ([] if value == "" or _QUALIFIED.fullmatch(value) else [_VALUE_WORDS])
 
 

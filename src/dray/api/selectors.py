@@ -1,10 +1,10 @@
-"""Label selectors, node selectors and field selectors: parsing and matching, as apimachinery does."""
+"""Label selectors, node selectors and field selectors, as apimachinery matches them; the text of label selectors is read by
+``label_selectors``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -48,74 +48,6 @@ def _compares(operator: str, value: str, values: tuple[str, ...]) -> bool:
     return left > right if operator == "Gt" else left < right
 
 
-# ----------------------------------------------------------------------------------------------- labelSelector strings
-
-_TOKEN: Final = re.compile(r"\s*(notin\b|in\b|==|!=|=|!|,|\(|\)|[A-Za-z0-9][-A-Za-z0-9_./]*)", re.ASCII)
-
-
-@lru_cache(maxsize=4096)
-def parse_label_selector(text: str) -> tuple[Requirement, ...]:
-    """``a=b,c!=d,e in (f,g),h,!i`` as requirements, all of which must hold."""
-    tokens = _tokens(text)
-    requirements: list[Requirement] = []
-    position = 0
-
-    def take(expected: str = "") -> str:
-        nonlocal position
-        token = tokens[position] if position < len(tokens) else ""
-        if expected and token != expected:
-            raise SelectorError(f"unable to parse requirement: found {token!r}, expected: {expected!r}")
-        position += 1
-        return token
-
-    while position < len(tokens):
-        if requirements:
-            take(",")
-        if tokens[position : position + 1] == ["!"]:
-            take()
-            requirements.append(Requirement(_key(take()), "DoesNotExist"))
-            continue
-        key = _key(take())
-        following = tokens[position] if position < len(tokens) else ","
-        if following == ",":
-            requirements.append(Requirement(key, "Exists"))
-        elif following in ("=", "==", "!="):
-            take()
-            value = take() if position < len(tokens) and tokens[position] != "," else ""
-            requirements.append(Requirement(key, "NotIn" if following == "!=" else "In", (value,)))
-        elif following in ("in", "notin"):
-            take()
-            take("(")
-            values = []
-            while (token := take()) != ")":
-                if token == "":
-                    raise SelectorError("unable to parse requirement: found '', expected: ',' or ')'")
-                if token != ",":
-                    values.append(token)
-            requirements.append(Requirement(key, "In" if following == "in" else "NotIn", tuple(values)))
-        else:
-            raise SelectorError(f"unable to parse requirement: found {following!r}, expected: in, notin, =, ==, !=")
-    return tuple(requirements)
-
-
-def _tokens(text: str) -> list[str]:
-    tokens, position = [], 0
-    stripped = text.rstrip()
-    while position < len(stripped):
-        found = _TOKEN.match(stripped, position)
-        if found is None:
-            raise SelectorError(f"unable to parse requirement: found {stripped[position:][:40]!r}, expected: identifier")
-        tokens.append(found[1])
-        position = found.end()
-    return tokens
-
-
-def _key(token: str) -> str:
-    if not token or not token[0].isalnum():
-        raise SelectorError(f"unable to parse requirement: found {token!r}, expected: identifier")
-    return token
-
-
 def matches_all(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
     return all(requirement.matches(labels) for requirement in requirements)
 
@@ -139,17 +71,28 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 # ---------------------------------------------------------------------------------------------------- field selectors
 
 
+_UNESCAPED: Final = re.compile(r"\\(.?)|[,=]", re.DOTALL)
+
+
 def parse_field_selector(text: str) -> tuple[tuple[str, str, str], ...]:
     """``a=b,c!=d`` as (field, operator, value); a comma, equals sign or backslash in a value is escaped by a backslash."""
     terms = []
-    for part in re.split(r"(?<!\\),", text):
-        if not part:
-            continue
-        found = re.fullmatch(r"\s*([^=!\s]+?)\s*(==|!=|=)(.*)", part, re.DOTALL)
+    for part in re.findall(r"(?:[^,\\]|\\.?)+", text, re.DOTALL):
+        found = re.match(r"(.*?)(==|!=|=)(.*)", part, re.DOTALL)
         if found is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
-        terms.append((found[1], "!=" if found[2] == "!=" else "=", re.sub(r"\\([,=\\])", r"\1", found[3])))
+        field, operator, value = found[1], "!=" if found[2] == "!=" else "=", _UNESCAPED.sub(_unescaped, found[3])
+        if field or value:  # what says neither is about everything
+            terms.append((field, operator, value))
     return tuple(terms)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    if found[1] is None:
+        raise SelectorError(f"invalid field selector: unescaped character in value: {found[0]}")
+    if found[1] not in (",", "=", "\\"):
+        raise SelectorError(f"invalid field selector: invalid escape sequence: {found[0]}")
+    return found[1]
 
 
 # ----------------------------------------------------------------------------------------------------- node selectors

@@ -8,7 +8,8 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from dray.api.selectors import Requirement, SelectorError, field_value, matches_all, parse_field_selector, parse_label_selector
+from dray.api.label_selectors import parse_label_selector
+from dray.api.selectors import Requirement, SelectorError, field_value, matches_all, parse_field_selector
 from dray.apiserver.errors import bad_request
 from dray.apiserver.registry import Resource
 from dray.apiserver.store import Entry, Matcher, encode
@@ -37,6 +38,12 @@ def _part(tree: dict[str, Any]) -> Any:
     return make("Part", members, total=False)
 
 
+def _unknown_field(resource: Resource, field: str) -> str:
+    if resource.fields or resource.structure is not None:
+        return f"field label not supported: {field}"
+    return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
 class Selection:
     """A parsed selection. ``matches`` is None when every object of the namespace is meant."""
 
@@ -55,7 +62,7 @@ class Selection:
         self.prefix = f"{namespace}/" if resource.kind.namespaced and namespace else ""
         for field, _, _ in self._fields:
             if field not in resource.fields and field not in ("metadata.name", "metadata.namespace"):
-                raise bad_request(f'field label not supported: "{field}"')
+                raise bad_request(_unknown_field(resource, field))
         paths = (path for field, _, _ in self._fields for path in self._paths.get(field, (field,)))
         self._decode = _decoder(frozenset((*paths, *(("metadata.labels",) if labels else ()))))
         self._needed = tuple(self._texts())
