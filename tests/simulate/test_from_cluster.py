@@ -107,6 +107,15 @@ def test_of_pods_that_are_gone_then_it_is_shown_where_they_would_be(tmp_path: Pa
     assert gone[1:3] == ["Running", "on"]
 
 
+def test_a_simulation_that_ends_before_anything_is_added_is_refused(tmp_path: Path) -> None:
+    file, add = saved(cluster(), tmp_path / "now.json", pods_first=True), tmp_path / "add.yaml"
+    add.write_text(yaml.safe_dump(pod("late", template="two")))
+    arguments = ["simulate", "--from-cluster", "--snapshot", str(file), "--add", str(add), "--until", "10s"]
+    answer = CliRunner().invoke(root, arguments)
+    assert answer.exit_code == 2
+    assert "extend --until" in answer.stderr
+
+
 def test_an_object_that_is_added_and_refused_is_named(tmp_path: Path) -> None:
     file, add = saved(cluster(), tmp_path / "now.json", pods_first=True), tmp_path / "add.yaml"
     add.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}))

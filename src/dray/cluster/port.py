@@ -43,6 +43,7 @@ class Write(msgspec.Struct, frozen=True):
     ``uid`` and ``resource_version``, where set, must hold for the write to happen; otherwise it ends in ``Conflict``.
     A binding is a create on ``pods`` with ``subresource="binding"``; an eviction likewise. One that ``goes_on`` with what an
     earlier write began is sent before those that begin something, so that what is begun is ended before there is more of it.
+    ``strict``: what a person wrote, so a field that the server does not know is refused instead of dropped, as kubectl does.
     """
 
     verb: Verb
@@ -57,6 +58,7 @@ class Write(msgspec.Struct, frozen=True):
     field_manager: str = "dray"
     about: str = ""
     goes_on: bool = False
+    strict: bool = False
 
     @property
     def key(self) -> str:

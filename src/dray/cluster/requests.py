@@ -35,6 +35,8 @@ def as_request(write: Write) -> HttpRequest:
     query = {"fieldManager": write.field_manager} if write.verb != "delete" and write.field_manager else {}
     if write.verb == "patch" and write.patch == "apply":
         query["force"] = "true"
+    if write.strict:
+        query["fieldValidation"] = "Strict"
     return HttpRequest(_METHODS[write.verb], path, query, content_type, _encoder.encode(_body(write)))
 
 

@@ -33,7 +33,7 @@ class Hand:
         the beginning is given (``generateName``)."""
         namespace, name = place_of(kind, body)
         try:
-            made = self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))
+            made = self._core.write(Write("create", kind, namespace, name, body, field_manager=USER, strict=True))
         except Conflict:
             applied = {key: value for key, value in body.items() if key != "status"}
             self._core.write(Write("patch", kind, namespace, name, applied, patch="apply", field_manager=USER))
@@ -49,12 +49,13 @@ class Hand:
         namespace, name = place_of(kind, body)
         changes = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")}
         changes["metadata"] = {key: value for key, value in body["metadata"].items() if key not in ("name", "namespace")}
-        self._core.write(Write("patch", kind, namespace, name, changes, field_manager=USER))
+        self._core.write(Write("patch", kind, namespace, name, changes, field_manager=USER, strict=True))
         if body.get("status"):
             self._status(kind, namespace, name, body["status"])
 
     def _status(self, kind: Kind, namespace: str, name: str, status: Plain) -> None:
-        write = Write("patch", kind, namespace, name, {"status": status}, subresource="status", field_manager=USER)
+        body = {"status": status}
+        write = Write("patch", kind, namespace, name, body, subresource="status", field_manager=USER, strict=True)
         try:
             self._core.write(write)
         except NotFound:

@@ -93,12 +93,15 @@ class Local:
 
     async def apply(self, objects: Sequence[dict[str, Any]]) -> None:
         """Create the objects, or change them to these if they exist."""
-        await bring_in(self.port, objects, self.server.core.operations.registry)
+        await bring_in(self.port, objects, self.server.core.operations.registry, strict=True)
 
 
-async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]], registry: Registry | None = None) -> None:
+async def bring_in(
+    cluster: Cluster, objects: Sequence[dict[str, Any]], registry: Registry | None = None, *, strict: bool = False
+) -> None:
     """Create the objects in a cluster, or apply them where they exist, so that what the server added counts as no difference;
-    definitions first, so that their kinds are served. Raises Unappliable."""
+    definitions first, so that their kinds are served. Raises Unappliable. ``strict``: also where the server does not know a
+    field; an older one may not know all that simulated hardware has."""
     for found in sorted(objects, key=lambda found: found.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind):
         kind = served_kind(found, registry)
         metadata = found.get("metadata") or {}
@@ -106,7 +109,7 @@ async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]], registry
         name = str(metadata.get("name") or "")
         try:
             try:
-                await cluster.write(Write("create", kind, namespace, name, found))
+                await cluster.write(Write("create", kind, namespace, name, found, strict=strict))
             except Conflict:
                 await cluster.write(Write("patch", kind, namespace, name, found, patch="apply"))
         except Refused as error:

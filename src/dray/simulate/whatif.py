@@ -14,7 +14,7 @@ import msgspec
 from dray.api.kinds import EVENTS
 from dray.explain.snapshot import Snapshot
 from dray.simulate.run import Eviction, Report, simulate
-from dray.simulate.scenario import Action, Scenario, made_of
+from dray.simulate.scenario import Action, Scenario, ScenarioError, made_of
 
 Plain = dict[str, Any]
 
@@ -55,6 +55,10 @@ def from_snapshot(found: Snapshot, now: float, also: Sequence[tuple[str, Plain]]
 
 
 def what_if(scenario: Scenario, add: Sequence[tuple[str, Plain]]) -> WhatIf:
+    if scenario.until <= ADDED_AT:
+        raise ScenarioError(
+            f"nothing would be added: that is done after {ADDED_AT:g} s, and the simulation ends then; extend --until"
+        )
     added = [msgspec.structs.replace(action, at=ADDED_AT) for action in made_of(add).actions]
     with_it = msgspec.structs.replace(scenario, actions=sorted([*scenario.actions, *added], key=lambda action: action.at))
     before, after = simulate(scenario), simulate(with_it)
