@@ -164,6 +164,53 @@ def test_too_much_cost_stops_an_evaluation_and_nothing_absorbs_it() -> None:
         program.matches(VIEW)
 
 
+# The left side and the right side of ==, and whether that is an error: versions, quantities and the like know only their own kind.
+EQUALITY: list[tuple[str, str, bool]] = [
+    (f"{OWN}.firmware", '"7.1.0"', True),
+    ('"7.1.0"', f"{OWN}.firmware", False),
+    (f"{OWN}.firmware", f"{OWN}.model", True),
+    (f"{OWN}.model", f"{OWN}.firmware", False),
+    (f"{OWN}.firmware", "true", True),
+    (f"{OWN}.firmware", "null", False),
+    (f"{OWN}.builds[0]", "dyn(1)", True),
+    (f"dyn({SIZE}.memory)", '"80Gi"', True),
+    ('dyn("80Gi")', f"{SIZE}.memory", False),
+    ('dyn(ip("10.0.0.1"))', '"10.0.0.1"', True),
+    ('dyn(url("https://a/b"))', '"https://a/b"', True),
+    (f"{OWN}.?firmware", 'optional.of("7.1.0")', True),
+    (f"{OWN}.slot", '"4"', False),
+]
+
+
+@pytest.mark.parametrize("metered", [False, True])
+@pytest.mark.parametrize(("left", "right", "error"), EQUALITY)
+def test_a_version_on_the_left_cannot_be_compared_with_another_type(left: str, right: str, error: bool, metered: bool) -> None:
+    costly = ' || "aa".replace("a", "bb").contains("c")' if metered else ""
+    equal = compile(f"{left} == {right}{costly}")
+    assert equal.metered == (metered or "optional" in right)
+    if error:
+        with pytest.raises(EvaluationError, match="no such overload"):
+            equal.matches(VIEW)
+    else:
+        assert not equal.matches(VIEW)
+    assert compile(f"{left} != {right}{costly}").matches(VIEW)
+
+
+def test_a_version_in_a_list_of_other_types_is_not_found_and_no_error() -> None:
+    assert not compile(f'{OWN}.firmware in [dyn("7.1.0"), {OWN}.model]').matches(VIEW)
+    assert not compile(f'{OWN}.firmware.includes("7.1.0")').matches(VIEW)
+
+
+@pytest.mark.parametrize(("expression", "verdict"), [(f"{OWN}.flags[?0]", True), ("dyn(optional.of(optional.of(false)))", False)])
+def test_a_verdict_may_be_in_an_optional(expression: str, verdict: bool) -> None:
+    assert compile(expression).matches(VIEW) is verdict
+
+
+def test_no_value_is_no_verdict() -> None:
+    with pytest.raises(EvaluationError, match="optional_type could not be converted to bool"):
+        compile(f"{OWN}.flags[?7]").matches(VIEW)
+
+
 DERIVED: list[tuple[str, Any]] = [
     ("true", True),
     ("42", 42),
@@ -172,6 +219,9 @@ DERIVED: list[tuple[str, Any]] = [
     (f"{OWN}.slot / 2", 2),
     (f'{OWN}.model.split("-")[0]', "LX"),
     ("[]", ()),
+    (f"{OWN}.links[?1]", "pcie"),
+    ("[dyn(optional.of(1)), dyn(2)]", (1, 2)),
+    ("dyn(type(1))", "int"),
 ]
 
 
@@ -190,6 +240,12 @@ def test_a_derived_version_prints_as_it_was_written() -> None:
 def test_what_cannot_be_an_attribute_is_not_a_derived_attribute(expression: str) -> None:
     with pytest.raises(CompileError, match="must evaluate to a primitive scalar"):
         compile(expression, derived=True)
+
+
+@pytest.mark.parametrize("expression", ["dyn(optional.none())", "dyn(optional.of([1]))", f"{OWN}.links[?7]"])
+def test_an_optional_without_a_scalar_is_no_attribute(expression: str) -> None:
+    with pytest.raises(EvaluationError, match="unsupported CEL return type"):
+        compile(expression, derived=True).value(VIEW)
 
 
 def test_a_derived_list_has_one_kind_of_value() -> None:

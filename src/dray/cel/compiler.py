@@ -17,7 +17,7 @@ from dray.cel.errors import Failure
 from dray.cel.meter import LIST, MAP, Meter, price
 from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from dray.cel.types import Overload, Type
-from dray.cel.values import NONE, Lazy, Optional, TypeValue, Unordered, equal, to_key, type_name
+from dray.cel.values import NONE, Lazy, Optional, TypeValue, Unordered, equal, equals, to_key, type_name
 
 Frame = list[Any]
 Closure = Callable[[Frame], Any]
@@ -233,16 +233,17 @@ class _Compiler:
 
     def equality(self, node: Call) -> Closure:
         a, b = node.args
-        if isinstance(a, Literal):
-            a, b = b, a
         negate = node.function == "_!=_"
+        if isinstance(a, Literal):
+            return equal_to_literal(self.compile(b), a.value, negate)
         left = self.compile(a)
         if isinstance(b, Literal):
-            return equal_to_literal(left, b.value, negate)
+            return equal_to_literal(left, b.value, negate) if negate else equals_literal(left, b.value, node.position)
         right = self.compile(b)
         if negate:
             return lambda frame: not equal(left(frame), right(frame))
-        return lambda frame: equal(left(frame), right(frame))
+        position = node.position
+        return lambda frame: located(position, equals, left(frame), right(frame))
 
     # ------------------------------------------------------------------------------------------------------- folds
 
@@ -445,6 +446,17 @@ def equal_to_literal(operand: Closure, literal: Any, negate: bool) -> Closure:
     if negate:
         return lambda frame: not equal(operand(frame), literal)
     return lambda frame: equal(operand(frame), literal)
+
+
+def equals_literal(operand: Closure, literal: Any, position: int) -> Closure:
+    """``operand == literal``, which can fail; the other way around nothing can."""
+    kind = type(literal)
+
+    def decide(frame: Frame) -> bool:
+        value = operand(frame)
+        return bool(value == literal) if type(value) is kind else located(position, equals, value, literal)
+
+    return decide
 
 
 # ------------------------------------------------------------------------------------------------------- dispatch

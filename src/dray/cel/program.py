@@ -15,7 +15,7 @@ from dray.cel.meter import Meter
 from dray.cel.parser import parse
 from dray.cel.reads import paths_read
 from dray.cel.tree import Node
-from dray.cel.values import Semver, type_name
+from dray.cel.values import Optional, Semver, TypeValue, type_name
 
 COST_LIMIT: Final = 1_000_000
 STORED: Final = frozenset({CONSUMABLE_CAPACITY, LIST_ATTRIBUTES})
@@ -48,12 +48,19 @@ class Program:
         result = self._evaluate(view)
         if result is True or result is False:
             return bool(result)
+        found = _within(result)
+        if found is True or found is False:
+            return bool(found)
         raise EvaluationError(f"CEL result of type {type_name(result)} could not be converted to bool", 0, self.expression)
 
     def value(self, view: DeviceView) -> Value:
         """The value of a derived attribute: a bool, int, string or version, or a list of one kind of those."""
         result = self._evaluate(view)
-        elements = result if type(result) is tuple else (result,)
+        if type(result) is tuple:
+            result = elements = tuple([_within(element) for element in result])
+        else:
+            result = _within(result)
+            elements = (result,)
         for index, element in enumerate(elements):
             if type(element) not in (bool, int, str, Semver):
                 raise EvaluationError(f"unsupported CEL return type: {type_name(element)}", 0, self.expression)
@@ -76,6 +83,13 @@ class Program:
             raise CostLimitExceeded("operation cancelled: actual cost limit exceeded", 0, self.expression) from None
         except RecursionError:
             raise EvaluationError("expression is nested too deeply to be evaluated here", 0, self.expression) from None
+
+
+def _within(result: Any) -> Any:
+    """What an optional has, however deep; the name of a type. A program that gives one of these gives that, as upstream."""
+    while type(result) is Optional:
+        result = result.value
+    return result.name if type(result) is TypeValue else result
 
 
 def compile(expression: str, *, features: frozenset[str] = STORED, limit: int = COST_LIMIT, derived: bool = False) -> Program:

@@ -208,9 +208,14 @@ _NAMES: Final[dict[type, str]] = {
 }
 
 
+# Types that Kubernetes adds. Upstream compares each of them with its own kind only.
+_OF_KUBERNETES: Final[set[type]] = {Quantity, Semver, URL, NamedFormat}
+
+
 def register_name(kind: type, name: str) -> None:
-    """For types that live beside the functions that make them."""
+    """For types of Kubernetes that live beside the functions that make them."""
     _NAMES[kind] = name
+    _OF_KUBERNETES.add(kind)
 
 
 def type_name(value: Any) -> str:
@@ -270,7 +275,8 @@ _NUMBERS: Final = frozenset({int, Uint, float})
 
 
 def equal(a: Any, b: Any) -> bool:
-    """CEL's equality: numbers across their types, everything else only within its type. Never fails."""
+    """CEL's equality: numbers across their types, everything else only within its type. Never fails, as ``!=``, ``in`` and what
+    lists do; ``==`` is ``equals``."""
     kind, other = type(a), type(b)
     if kind is not other:
         if kind in _NUMBERS and other in _NUMBERS:
@@ -287,6 +293,16 @@ def equal(a: Any, b: Any) -> bool:
     if kind is Optional:
         return bool(a.present == b.present and (not a.present or equal(a.value, b.value)))
     return bool(a == b)
+
+
+def equals(a: Any, b: Any) -> bool:
+    """``a == b``: a Failure where a version, quantity or the like on the left meets another type, as upstream; nothing equals null."""
+    kind = type(a)
+    if kind is not type(b) and kind in _OF_KUBERNETES and b is not None:
+        raise Failure("no such overload")
+    if kind is Optional and type(b) is Optional and a.present and b.present:
+        return equals(a.value, b.value)
+    return equal(a, b)
 
 
 def _equal_lists(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:

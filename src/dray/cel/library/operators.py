@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dray.cel.errors import Failure
 from dray.cel.library.times import checked_duration, checked_timestamp
-from dray.cel.values import Uint, Unordered, bounded, checked_int, checked_uint, compare, equal, to_key
+from dray.cel.values import Uint, Unordered, bounded, checked_int, checked_uint, compare, equal, equals, to_key
 
 Declaration = tuple[str, str, str, Callable[..., Any] | None]
 
@@ -145,7 +145,7 @@ DECLARATIONS: Final[list[Declaration]] = [
     ("_||_", "logical_or", "(bool, bool) -> bool", None),
     ("!_", "logical_not", "(bool) -> bool", operator.not_),
     ("@not_strictly_false", "not_strictly_false", "(bool) -> bool", None),
-    ("_==_", "equals", "(A, A) -> bool", equal),
+    ("_==_", "equals", "(A, A) -> bool", equals),
     ("_!=_", "not_equals", "(A, A) -> bool", lambda a, b: not equal(a, b)),
     *_ARITHMETIC,
     *_order("_<_", "less", lambda sign: sign < 0),
