@@ -32,6 +32,9 @@ VALUES: list[tuple[str, Any]] = [
     # format
     ('"%s is %d%%".format(["x", 7])', "x is 7%"),
     ('"%.2f".format([1234.5678])', "1,234.57"),
+    ('"%s %s".format([duration("1h"), timestamp(0)])', "3600s 1970-01-01T00:00:00Z"),
+    ('"%s %s".format([type(1), [type(1)]])', "int [int]"),
+    ('"%f %s".format(["NaN", [[], {"a": null}]])', "NaN [[], {\"a\":null}]"),
     ('"%e".format([1234.5678])', "1.234568×10⁰³"),
     ('"%.3e".format([1234.5678])', "1.234568×10⁰³"),
     ('"%x %X %b %o".format([255, 255, 5, 8])', "ff FF 101 10"),
@@ -109,6 +112,14 @@ VALUES: list[tuple[str, Any]] = [
     ("url('https://h.example/p?x=1&x=2').getQuery()['x']", ("1", "2")),
     ("isURL('../relative')", False),
     ("url('http://[::1]:80/').getHostname()", "::1"),
+    # durations and the like are no lists
+    ('dyn(timestamp(0)) == dyn(duration("0s"))', False),
+    ('dyn([1000000000]) == dyn(duration("1s"))', False),
+    ('dyn(["int"]) == dyn(type(1))', False),
+    ('dyn(duration("1s")) in [dyn([1000000000])]', False),
+    ('dyn(duration("1s")).includes(1000000000)', False),
+    ('[dyn(timestamp(0)), dyn(duration("0s"))].distinct().size()', 2),
+    ('[dyn(duration("1s")), dyn([1])].flatten().size()', 2),
     # named formats
     ("format.dns1123Label().validate('fine').hasValue()", False),
     ("format.dns1123Label().validate('-').hasValue()", True),
@@ -137,6 +148,8 @@ FAILURES = [
     ('"a".matches(device.driver + "(") ? 1 : 2', "error parsing regexp"),
     ("lists.range(-1)", "must be non-negative"),
     ("[dyn(1), dyn('a')].max()", "no such overload"),
+    ("dyn(duration('1s'))[0]", "no such key: 0"),
+    ("dyn(url('/x')).exists(x, x == '/x')", "expected iterable type"),
 ]
 
 

@@ -164,7 +164,7 @@ def test_too_much_cost_stops_an_evaluation_and_nothing_absorbs_it() -> None:
         program.matches(VIEW)
 
 
-# The left side and the right side of ==, and whether that is an error: versions, quantities and the like know only their own kind.
+# Both sides of ==, and whether that is an error: versions, quantities and the like know only their own kind.
 EQUALITY: list[tuple[str, str, bool]] = [
     (f"{OWN}.firmware", '"7.1.0"', True),
     ('"7.1.0"', f"{OWN}.firmware", False),

@@ -1,8 +1,8 @@
 """Values at run time, and what is true of all of them: equality, order, size, names.
 
-bool, int, double, string, bytes and null are Python's own; a list is a tuple, a map is a dict. ``True == 1`` in Python but
-not in CEL, so boolean map keys are stored as ``TRUE_KEY`` and ``FALSE_KEY`` and equality never trusts ``==`` alone. No value
-is ever changed.
+bool, int, double, string, bytes and null are Python's own; a list is a tuple, a map is a dict, and no other value is a tuple
+or a dict. ``True == 1`` in Python but not in CEL, so boolean map keys are stored as ``TRUE_KEY`` and ``FALSE_KEY`` and
+equality never trusts ``==`` alone. No value is ever changed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, total_ordering
 from typing import Any, Final, NamedTuple
 
@@ -55,17 +56,20 @@ def from_key(key: Any) -> Any:
     return key.value if type(key) is _BoolKey else key
 
 
-class Duration(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
     nanos: int
 
 
-class Timestamp(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class Timestamp:
     """Nanoseconds since 1970-01-01T00:00:00Z."""
 
     nanos: int
 
 
-class TypeValue(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TypeValue:
     """What ``type(x)`` gives."""
 
     name: str
@@ -107,7 +111,8 @@ class Lazy:
         return found
 
 
-class URL(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class URL:
     text: str
     scheme: str
     host: str
@@ -117,7 +122,8 @@ class URL(NamedTuple):
     query: str
 
 
-class NamedFormat(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NamedFormat:
     name: str
 
 
@@ -296,7 +302,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def equals(a: Any, b: Any) -> bool:
-    """``a == b``: a Failure where a version, quantity or the like on the left meets another type, as upstream; nothing equals null."""
+    """``a == b``: a Failure where a version, quantity or the like on the left meets another type, as upstream; null differs."""
     kind = type(a)
     if kind is not type(b) and kind in _OF_KUBERNETES and b is not None:
         raise Failure("no such overload")

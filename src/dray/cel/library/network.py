@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from dray.cel.errors import Failure
@@ -14,11 +15,13 @@ from dray.cel.values import URL, register_name
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class IP(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IP:
     address: Address
 
 
-class CIDR(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CIDR:
     """An address and a prefix length; bits after the prefix are kept."""
 
     address: Address
