@@ -34,7 +34,7 @@ VALUES: list[tuple[str, Any]] = [
     ('"%.2f".format([1234.5678])', "1,234.57"),
     ('"%s %s".format([duration("1h"), timestamp(0)])', "3600s 1970-01-01T00:00:00Z"),
     ('"%s %s".format([type(1), [type(1)]])', "int [int]"),
-    ('"%f %s".format(["NaN", [[], {"a": null}]])', "NaN [[], {\"a\":null}]"),
+    ('"%f %s".format(["NaN", [[], {"a": null}]])', 'NaN [[], {"a":null}]'),
     ('"%e".format([1234.5678])', "1.234568×10⁰³"),
     ('"%.3e".format([1234.5678])', "1.234568×10⁰³"),
     ('"%x %X %b %o".format([255, 255, 5, 8])', "ff FF 101 10"),
@@ -112,6 +112,7 @@ VALUES: list[tuple[str, Any]] = [
     ("url('https://h.example/p?x=1&x=2').getQuery()['x']", ("1", "2")),
     ("isURL('../relative')", False),
     ("url('http://[::1]:80/').getHostname()", "::1"),
+    (r'"C".matches("\\QC\\E") && "\\C".matches("^\\\\C") && "C".matches("[A-C]")', True),
     # durations and the like are no lists
     ('dyn(timestamp(0)) == dyn(duration("0s"))', False),
     ('dyn([1000000000]) == dyn(duration("1s"))', False),
@@ -150,6 +151,9 @@ FAILURES = [
     ("[dyn(1), dyn('a')].max()", "no such overload"),
     ("dyn(duration('1s'))[0]", "no such key: 0"),
     ("dyn(url('/x')).exists(x, x == '/x')", "expected iterable type"),
+    ('"a".matches(r"\\C")', "invalid escape sequence"),
+    ('"a".find(r"a\\\\\\C")', "invalid escape sequence"),
+    ('"a".matches("(?P<é>a)")', "invalid named capture"),
 ]
 
 

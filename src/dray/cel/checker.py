@@ -5,13 +5,13 @@ The first error found is raised. What has no type of its own (``dyn``) passes he
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from dray.cel import types
 from dray.cel.errors import CompileError, Failure
 from dray.cel.library import FUNCTIONS, INCLUDES
-from dray.cel.library.formatting import verbs
+from dray.cel.library.formatting import refusal, verbs
 from dray.cel.library.text import pattern
 from dray.cel.library.times import parse_duration, parse_timestamp
 from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
@@ -279,14 +279,30 @@ class _Checker:
             elif node.function in ("matches", "find", "findAll") and len(texts) > 1 and texts[1] is not None:
                 pattern(texts[1])
             elif node.function == "format" and texts[0] is not None and isinstance(operands[1], ListLiteral):
-                self.validate_template(node, texts[0], len(operands[1].elements))
+                self.validate_template(node, texts[0], operands[1].elements)
         except Failure as failure:
             self.fail(failure.message, node)
 
-    def validate_template(self, node: Call, template: str, given: int) -> None:
+    def validate_template(self, node: Call, template: str, given: Sequence[Node]) -> None:
         wanted = verbs(template)
-        if wanted != given:
-            self.fail(f"string.format: expected {wanted} arguments, got {given}", node)
+        if len(wanted) != len(given):
+            self.fail(f"string.format: expected {len(wanted)} arguments, got {len(given)}", node)
+        for verb, element in zip(wanted, given):
+            self.validate_element(verb, element)
+
+    def validate_element(self, verb: str, element: Node) -> None:
+        """The verb ``s`` writes lists and maps, too, if it can write what is in them."""
+        kind = self.resolved(element, True)
+        refused = None if kind == DYN else refusal(verb, kind.name)
+        if refused is not None:
+            self.fail(refused.message, element)
+        if isinstance(element, ListLiteral):
+            for each in element.elements:
+                self.validate_element(verb, each)
+        elif isinstance(element, MapLiteral):
+            for key, value, _ in element.entries:
+                self.validate_element(verb, key)
+                self.validate_element(verb, value)
 
     def comprehension(self, node: Comprehension) -> Type:
         self.check(node.range)

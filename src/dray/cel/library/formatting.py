@@ -44,14 +44,14 @@ def format_text(template: str, values: tuple[Any, ...]) -> str:
     return "".join(out)
 
 
-def verbs(template: str) -> int:
-    """How many values the template asks for; a Failure if it is not a template."""
-    count = 0
+def verbs(template: str) -> list[str]:
+    """The verb of each value that the template asks for; a Failure if it is not a template."""
+    found: list[str] = []
     for verb in _VERB.finditer(template):
         if not verb[1]:
             _renderer(verb[3], verb[2])
-            count += 1
-    return count
+            found.append(verb[3])
+    return found
 
 
 def _renderer(verb: str, precision: str | None) -> Callable[[Any], str]:
@@ -67,8 +67,30 @@ def _renderer(verb: str, precision: str | None) -> Callable[[Any], str]:
     return _VERBS[verb]
 
 
-def _refuse(clause: str, wanted: str, value: Any) -> Failure:
-    return Failure(f"error during formatting: {clause} clause can only be used on {wanted}, was given {type_name(value)}")
+_NUMBERS: Final = ("int", "uint")
+# What each verb writes: the names of the types, and how a refusal names them. Texts are numbers if they say NaN or infinity.
+_TAKES: Final[dict[str, tuple[frozenset[str], str]]] = {
+    "s": (
+        frozenset(["list", "map", "int", "uint", "double", "bool", "string", "bytes", "type", "null_type"])
+        | {"google.protobuf.Timestamp", "google.protobuf.Duration"},
+        "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps",
+    ),
+    "d": (frozenset(_NUMBERS), "decimal clause can only be used on integers"),
+    "f": (frozenset(["double", "string"]), "fixed-point clause can only be used on doubles"),
+    "e": (frozenset(["double", "string"]), "scientific clause can only be used on doubles"),
+    "b": (frozenset([*_NUMBERS, "bool"]), "only integers and bools can be formatted as binary"),
+    "o": (frozenset(_NUMBERS), "octal clause can only be used on integers"),
+    "x": (frozenset([*_NUMBERS, "string", "bytes"]), "only integers, byte buffers, and strings can be formatted as hex"),
+}
+
+
+def refusal(verb: str, kind: str) -> Failure | None:
+    """Why the verb can write no value of the type with this name."""
+    return None if kind in _TAKES[verb.lower()][0] else _refuse(verb, kind)
+
+
+def _refuse(verb: str, kind: str) -> Failure:
+    return Failure(f"error during formatting: {_TAKES[verb.lower()][1]}, was given {kind}")
 
 
 def _string(value: Any) -> str:
@@ -81,7 +103,7 @@ def _string(value: Any) -> str:
         return "{" + ", ".join(f"{key}:{element}" for key, element in entries) + "}"
     if type(value) in _PRINTABLE:
         return text_of(value)
-    raise _refuse("string", "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps", value)
+    raise _refuse("s", type_name(value))
 
 
 _PRINTABLE: Final = frozenset({bool, int, Uint, float, str, bytes, Duration, Timestamp, TypeValue})
@@ -102,12 +124,12 @@ def _literal(value: Any) -> str:
     return _string(value)
 
 
-def _number(value: Any, clause: str) -> float:
+def _number(value: Any, verb: str) -> float:
     if type(value) is float:
         return value
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
-    raise _refuse(clause, "doubles", value)
+    raise _refuse(verb, type_name(value))
 
 
 def _special(value: float) -> str | None:
@@ -117,13 +139,13 @@ def _special(value: float) -> str | None:
 
 
 def _fixed(value: Any, digits: int) -> str:
-    number = _number(value, "fixed-point")
+    number = _number(value, "f")
     return _special(number) or f"{number:,.{digits}f}"
 
 
 def _scientific(value: Any) -> str:
     """Whatever precision is asked for: upstream takes it for the least width of the text."""
-    number = _number(value, "scientific")
+    number = _number(value, "e")
     special = _special(number)
     if special is not None:
         return special
@@ -135,19 +157,19 @@ def _scientific(value: Any) -> str:
 def _decimal(value: Any) -> str:
     if type(value) in (int, Uint):
         return str(int(value))
-    raise _refuse("decimal", "integers", value)
+    raise _refuse("d", type_name(value))
 
 
 def _binary(value: Any) -> str:
     if type(value) in (int, Uint, bool):
         return format(int(value), "b")
-    raise _refuse("binary", "integers and bools", value)
+    raise _refuse("b", type_name(value))
 
 
 def _octal(value: Any) -> str:
     if type(value) in (int, Uint):
         return format(int(value), "o")
-    raise _refuse("octal", "integers", value)
+    raise _refuse("o", type_name(value))
 
 
 def _hexadecimal(value: Any) -> str:
@@ -157,7 +179,7 @@ def _hexadecimal(value: Any) -> str:
         return value.encode("utf-8", "replace").hex()
     if type(value) is bytes:
         return value.hex()
-    raise _refuse("hex", "integers, byte buffers, and strings", value)
+    raise _refuse("x", type_name(value))
 
 
 _VERBS: Final[dict[str, Callable[[Any], str]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -13,6 +14,8 @@ from dray.cel.library.formatting import format_text, quote
 from dray.cel.values import bounded
 
 _SPACE: Final = "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+# Quoted text, and everything that a backslash makes of the next character.
+_ESCAPE: Final = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.", re.DOTALL)
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
@@ -28,11 +31,20 @@ _OPTIONS: Final = _options()
 
 @lru_cache(maxsize=1024)
 def pattern(text: str) -> Any:
-    """The compiled regular expression. RE2 takes time linear in the input and refuses patterns that are too large."""
+    """The compiled regular expression. RE2 takes time linear in the input and refuses patterns that are too large.
+
+    Go refuses two things more: a single byte, and names of groups with other than letters, digits and _ of ASCII.
+    """
     try:
-        return re2.compile(text, _OPTIONS)
+        found = re2.compile(text, _OPTIONS)
     except (re2.error, UnicodeError) as error:
         raise Failure(f"error parsing regexp: {_words(error)}") from None
+    if any(escape[0] == r"\C" for escape in _ESCAPE.finditer(text)):
+        raise Failure(r"error parsing regexp: invalid escape sequence: `\C`")
+    for name in found.groupindex:
+        if not name.isascii():
+            raise Failure(f"error parsing regexp: invalid named capture: `{name}`")
+    return found
 
 
 def _words(error: Exception) -> str:
