@@ -307,3 +307,17 @@ def test_a_derived_list_of_a_stored_claim_is_read_with_the_gate_of_list_attribut
     two = made.allocate("n1", [claim(exactly(count=2, derivedAttributes=derived), constraints=match)])
     assert not two.ok  # without the gate two lists never match
     assert not two.error
+
+
+@pytest.mark.parametrize(
+    ("amount", "why"),
+    [("1e30", "request 1e30 is not a representable milli value"), ("1n", "request 1n is not a representable milli value")],
+)
+def test_a_capacity_request_that_cannot_be_computed_is_told_in_upstreams_words(amount: str, why: str) -> None:
+    policy = {"default": "250m", "validRange": {"min": "0", "step": "250m"}}
+    shared = device("a", allowMultipleAllocations=True, capacity={"memory": {"value": "8", "requestPolicy": policy}})
+    verdict = engine(slice_([shared])).allocate("n1", [claim(exactly(capacity={"requests": {"memory": amount}}))])
+    assert verdict.error == (
+        "claim default/c, request r: checking capacity for device gpu.example.com/p1/a: "
+        f'capacity "memory": capacity request cannot be represented in the device\'s range arithmetic: {why}'
+    )

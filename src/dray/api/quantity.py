@@ -161,7 +161,7 @@ def _canonical(nanos: int, format: str) -> str:
     if format == BINARY_SI and amount >= 1024 * NANO and amount % NANO == 0:
         return f"{sign}{_binary(amount // NANO)}"
     power = -9
-    while amount % 1000 == 0 and power < 18:
+    while amount % 1000 == 0 and (power < 18 or format == DECIMAL_EXPONENT):
         amount //= 1000
         power += 3
     if format == DECIMAL_EXPONENT:

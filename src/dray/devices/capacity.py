@@ -11,6 +11,7 @@ from dray.api.quantity import MAX, NANO, Quantity
 from dray.api.resource import CapacityRange, CapacityRequestPolicy, DeviceCapacity
 
 MILLI = NANO // 1000
+_UNREPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
 
 
 class CapacityError(ValueError):
@@ -123,27 +124,24 @@ def _round_up(requested: Quantity, bounds: CapacityRange, fractional: bool) -> Q
     step = Quantity.parse(bounds.step)
     if _in_milli(bounds, fractional):
         if not _whole_milli(requested):
-            raise CapacityError(f"capacity request cannot be represented: request {requested} is not a representable milli value")
+            raise CapacityError(f"{_UNREPRESENTABLE}: request {requested} is not a representable milli value")
         rounded = _next_step(requested.milli, least.milli, step.milli)
         if rounded > MAX:
             raise CapacityError(
-                f"capacity request cannot be represented: rounding request {requested} up to the next step "
-                "passes the milli-value range"
+                f"{_UNREPRESENTABLE}: rounding request {requested} up to the next step passes the milli-value range"
             )
         return Quantity(rounded * MILLI, step.format)
     if requested.nanos > MAX * NANO:
-        raise CapacityError(f"capacity request cannot be represented: request {requested} exceeds MaxInt64")
+        raise CapacityError(f"{_UNREPRESENTABLE}: request {requested} exceeds MaxInt64")
     rounded = _next_step(requested.value, least.value, step.value)
     if rounded > MAX and least.value >= 0:
-        raise CapacityError(
-            f"capacity request cannot be represented: rounding request {requested} up to the next step passes MaxInt64"
-        )
+        raise CapacityError(f"{_UNREPRESENTABLE}: rounding request {requested} up to the next step passes MaxInt64")
     return Quantity(rounded * NANO, step.format)
 
 
 def _next_step(requested: int, least: int, step: int) -> int:
     if step <= 0:
-        raise CapacityError("capacity request cannot be represented: the step of the range is not positive")
+        raise CapacityError(f"{_UNREPRESENTABLE}: the step of the range is not positive")
     return least + step * -(-(requested - least) // step)
 
 
