@@ -162,3 +162,20 @@ def test_failure(expression: str, message: str) -> None:
     with pytest.raises((EvaluationError, CompileError)) as caught:
         compile(expression, derived=True).value(VIEW)
     assert message in caught.value.message
+
+
+# Upstream gives an error for the first five, true for the next, and +02:00 for the last: docs/fidelity.md, expressions.
+ACCIDENTS: list[tuple[str, Any]] = [
+    ('quantity("128Ti").asInteger()', 2**47),
+    ('quantity("1000m").isInteger() && quantity("1.0").isInteger() && quantity("1000000000000000000").isInteger()', True),
+    ('dyn(semver("1.0.0")) in ["1.0.0", "2.0.0"]', False),
+    ('dyn(["b", "a"]).distinct().min()', "a"),
+    ('dyn(["b", "a"]).distinct().isSorted()', False),
+    ('dyn([semver("1.0.0")]) == ["1.0.0"]', False),
+    ('string(timestamp("2024-01-01T02:00:00+02:00"))', "2024-01-01T00:00:00Z"),
+]
+
+
+@pytest.mark.parametrize(("expression", "value"), ACCIDENTS)
+def test_expressions_do_not_fail_by_accident(expression: str, value: Any) -> None:
+    assert compile(expression, derived=True).value(VIEW) == value

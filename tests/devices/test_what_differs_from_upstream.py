@@ -283,3 +283,19 @@ def test_more_configuration_than_an_allocation_can_hold_is_refused() -> None:
     assert not verdict.node_error
     assert verdict.reasons[0].code == "InvalidRequest"
     assert "96 device configurations" in verdict.error
+
+
+def test_gates_that_are_off_do_not_turn_off_anything_else() -> None:
+    newer = ["ConsumableCapacity", "DeviceBindingConditions", "DerivedAttributes", "ListTypeAttributes"]
+    newer += ["OptionalNodeOperations", "DeviceCompatibilityGroups"]
+    made = engine(
+        slice_([device("a", attributes={"numa": 0}), device("b", attributes={"numa": 0})], pool="p2", name="s2"),
+        slice_([device("c", attributes={"numa": 1})], pool="p1", name="s1"),
+        slice_([device("d", attributes={"numa": 2})], pool="p0", name="s0", skipNodeOperations=["*"]),
+        gates=GATES.updated({f"DRA{name}": False for name in newer}),
+    )
+    distinct = [{"distinctAttribute": "gpu.example.com/numa"}]
+    assert names(made.allocate("n1", [claim(exactly(count=2), constraints=distinct)])) == [["c", "a"]]
+    assert not made.allocate("n1", [claim(exactly(count=3), constraints=distinct)]).ok
+    shared = made.allocate("n1", [claim(exactly(capacity={"requests": {"memory": "1"}}))])
+    assert "has capacity requests, but the DRAConsumableCapacity feature is disabled" in shared.error
