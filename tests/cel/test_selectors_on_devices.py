@@ -201,6 +201,20 @@ def test_a_version_in_a_list_of_other_types_is_not_found_and_no_error() -> None:
     assert not compile(f'{OWN}.firmware.includes("7.1.0")').matches(VIEW)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"{OWN}.lanes.distinct().exists(n, -n < 0)",
+        f"{OWN}.lanes.reverse().all(n, n <= n && !(n < n) && n >= n)",
+        f"{OWN}.links.distinct().exists(l, l.size() == 2 && size(l) == 2)",
+        f"{OWN}.links.slice(0, 2).all(l, l >= l && !(l < l))",
+        f"{OWN}.flags.reverse().exists(f, !f)",
+    ],
+)
+def test_operators_on_elements_of_an_attribute_go_by_the_values(expression: str) -> None:
+    assert compile(expression).matches(VIEW)
+
+
 @pytest.mark.parametrize(("expression", "verdict"), [(f"{OWN}.flags[?0]", True), ("dyn(optional.of(optional.of(false)))", False)])
 def test_a_verdict_may_be_in_an_optional(expression: str, verdict: bool) -> None:
     assert compile(expression).matches(VIEW) is verdict

@@ -14,6 +14,7 @@ from dray.cel import folds
 from dray.cel.checker import qualified_name
 from dray.cel.device import DeviceView, DomainMap
 from dray.cel.errors import Failure
+from dray.cel.library import FUNCTIONS
 from dray.cel.meter import LIST, MAP, Meter, price
 from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from dray.cel.types import Overload, Type
@@ -481,16 +482,24 @@ class Dispatch:
         self.known: dict[tuple[type, ...], Callable[..., Any]] = {}
 
     def find(self, *args: Any) -> Callable[..., Any]:
-        for overload in self.node.overloads:
+        for overload in (*self.node.overloads, *self._others()):
             if overload.implementation is not None and _takes(overload, args):
                 self.known[tuple(map(type, args))] = overload.implementation
                 return overload.implementation
         given = ", ".join(type_name(argument) for argument in args)
         raise Failure(f"no such overload: {self.node.function}({given})", self.node.position)
 
+    def _others(self) -> tuple[Overload, ...]:
+        """Operators and ``size`` go by the values alone. An element of an undeclared list may have been checked as
+        what the first overload takes: -x as a double, x.size() as that of bytes."""
+        name = self.node.function
+        return FUNCTIONS[name] if name == "size" or not name[0].isalpha() else ()
+
 
 def _takes(overload: Overload, args: tuple[Any, ...]) -> bool:
-    return all(_is_a(wanted, argument) for wanted, argument in zip(overload.arguments, args))
+    return len(overload.arguments) == len(args) and all(
+        _is_a(wanted, argument) for wanted, argument in zip(overload.arguments, args)
+    )
 
 
 def _is_a(wanted: Type, value: Any) -> bool:
