@@ -161,6 +161,13 @@ def test_validation_names_field_and_problem_and_is_an_answer() -> None:
     assert any("allocationMode" in problem for problem in answer["invalid"])
 
 
+def test_validation_says_what_is_wrong_with_a_field_that_is_missing() -> None:
+    asked = claim(selectors=[{}], deviceClassName="", tolerations=[{"operator": "Exists"}])
+    (answer,), _ = run(line(node=node("n1"), claims=[asked], validate=True))
+    path = "spec.devices.requests[0].exactly"
+    assert answer["invalid"] == [f"{path}.deviceClassName: must be set", f"{path}.selectors[0].cel: must be set"]
+
+
 def test_bad_lines_are_answered_and_the_rest_still_runs() -> None:
     good = line(id="good", node=node("n1"), claims=[claim()])
     bad = [

@@ -321,3 +321,9 @@ def test_a_capacity_request_that_cannot_be_computed_is_told_in_upstreams_words(a
         "claim default/c, request r: checking capacity for device gpu.example.com/p1/a: "
         f'capacity "memory": capacity request cannot be represented in the device\'s range arithmetic: {why}'
     )
+
+
+def test_a_negative_amount_is_told_in_upstreams_words() -> None:
+    shared = device("a", allowMultipleAllocations=True, capacity={"memory": {"value": "-8"}})
+    verdict = engine(slice_([shared])).allocate("n1", [claim(exactly())])
+    assert 'checking capacity for device gpu.example.com/p1/a: capacity "memory": capacity value is negative' in verdict.error

@@ -216,7 +216,7 @@ class Session:
         if not self.line.raw:
             apply_defaults(kind.plural, plain, _THEN)
         if self.line.validate:
-            self.problems.extend(f"{error.path}: {error.message}" for error in validate_create(kind.plural, plain, self.gates))
+            self.problems.extend(f"{error.path}: {error.words}" for error in validate_create(kind.plural, plain, self.gates))
         return decode(type, plain)
 
     def _typed(self, kind: Kind, plain: Json) -> Json:

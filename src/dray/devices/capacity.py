@@ -53,7 +53,7 @@ def consumes(requests: dict[str, Quantity], capacity: dict[str, DeviceCapacity],
         except CapacityError as error:
             raise CapacityError(f'capacity "{name}": {error}') from None
         if value.nanos < 0:
-            raise CapacityError(f'capacity "{name}": consumed capacity must not be negative')
+            raise CapacityError(f'capacity "{name}": capacity value is negative')
         values[name] = value
     limits = {name: Quantity.parse(entry.value).nanos for name, entry in capacity.items()}
     why = None

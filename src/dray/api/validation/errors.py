@@ -27,6 +27,13 @@ class FieldError(NamedTuple):
     def message(self) -> str:
         return self.detail
 
+    @property
+    def words(self) -> str:
+        """What is wrong, behind the path. An API server says most of it with the type alone."""
+        return self.detail or {"Required": "must be set", "NotFound": f"not found: {self.value}"}.get(
+            self.type, f"{self.type.lower()} value: {self.value}"
+        )
+
 
 def required(path: str, detail: str = "") -> FieldError:
     return FieldError(path, "Required", "", detail)
