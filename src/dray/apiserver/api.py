@@ -31,16 +31,17 @@ from dray.apiserver.errors import (
     no_container,
     no_such_path,
     not_allowed,
-    not_found,
     success,
     too_large_resource_version,
 )
-from dray.apiserver.intake import media_type, read_body, write_options
+from dray.apiserver.intake import media_type, read_body
 from dray.apiserver.openapi import OpenApi
 from dray.apiserver.operations import Operations, WriteOptions
+from dray.apiserver.options import delete_options, write_options
+from dray.apiserver.patch import APPLY
 from dray.apiserver.patching import Patching
-from dray.apiserver.presentation import JSON, PLAIN, Form, Presentation, negotiate, not_acceptable
-from dray.apiserver.reading import list_options, number, parse_revision, read_page
+from dray.apiserver.presentation import JSON, Form, Presentation, negotiate, not_acceptable
+from dray.apiserver.reading import list_options, parse_revision, read_page
 from dray.apiserver.registry import Resource
 from dray.apiserver.reviews import Reviews
 from dray.apiserver.schema import WRONG_TYPE
@@ -72,7 +73,7 @@ _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patc
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``query`` holds the last value of each parameter, ``impersonate`` the headers of that name, in lower case; ``user`` is
+    """``query`` holds the first value of each parameter, ``impersonate`` the headers of that name, in lower case; ``user`` is
     None when the client showed something that is not to be believed."""
 
     method: str
@@ -183,7 +184,7 @@ class Api:
 
     def _document(self, path: str, parts: list[str], request: Request) -> Answer:
         if request.method != "GET":
-            raise no_such_path() if parts[0] not in ("api", "apis", "version", "openapi") else not_allowed(path)
+            raise no_such_path() if parts[0] not in ("api", "apis", "version", "openapi") else not_allowed()
         document = self._find_document(parts, request)
         if document is None:
             raise no_such_path()
@@ -237,7 +238,7 @@ class Api:
                 raise self._unserved(target, request)
             allowed = sub.verbs
         if verb not in allowed:
-            raise not_allowed(f"{verb} of {target.resource.kind.resource}")
+            raise not_allowed()
         answer = self._do(verb, target, request)
         if target.resource.warning and isinstance(answer, Answer):
             return msgspec.structs.replace(answer, headers=(*answer.headers, *_warnings([target.resource.warning])))
@@ -321,7 +322,9 @@ class Api:
 
     def _write(self, verb: str, target: Target, request: Request) -> Answer:
         form = _form(request)
-        options = write_options(request.query, request.user_agent)
+        apply = verb == "patch" and media_type(request.content_type) == APPLY
+        deletes = verb in ("delete", "deletecollection")
+        options = WriteOptions() if deletes else write_options(verb, request.query, request.user_agent, apply=apply)
         options.caller, options.query = self._caller(request), request.query
         try:
             return self._written(verb, target, request, options, form)
@@ -330,8 +333,10 @@ class Api:
             raise
 
     def _written(self, verb: str, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
-        if verb in ("delete", "deletecollection"):
-            return self._delete(verb, target, request, options, form)
+        if verb == "delete":
+            return self._delete(target, request, options, form)
+        if verb == "deletecollection":
+            return self._delete_collection(target, request, options, form)
         if target.subresource == "token":
             return self._token(target, request, options)
         if target.subresource in ("binding", "eviction"):
@@ -359,29 +364,26 @@ class Api:
         entry = self.operations.update(resource, namespace, name, lambda old: given, options, subresource=target.subresource)
         return 200, entry
 
-    def _delete(self, verb: str, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
-        given = delete_options(request)
-        options.dry_run = options.dry_run or bool(given.dry_run)
-        resource = target.resource
-        if verb == "deletecollection":
-            labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
-            removed = self.operations.delete_collection(resource, target.namespace, labels, fields, given, options)
-            kind = resource.kind
-            head = {
-                "kind": resource.list_name,
-                "apiVersion": kind.api_version,
-                "metadata": {"resourceVersion": str(self.store.revision)},
-            }
-            present = Presentation(resource, PLAIN, self.operations.clock)
-            body = encode(head)[:-1] + b',"items":[' + b",".join(map(present.one, removed)) + b"]}"
-            return Answer(200, body, headers=_warnings(options.warnings), revision=self.store.revision)
+    def _delete(self, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
+        given, resource = _delete_options(request), target.resource
+        options.dry_run = bool(given.dry_run)
         removal = self.operations.delete(resource, target.namespace, target.name, given, options)
         if removal.now and not resource.returns_deleted:
             kind, metadata = resource.kind, removal.entry.object["metadata"]
-            details = {"name": target.name, "group": kind.group, "kind": kind.plural, "uid": metadata["uid"]}
+            group = {"group": kind.group} if kind.group else {}
+            details = {"name": target.name, **group, "kind": kind.plural, "uid": metadata["uid"]}
             return Answer(200, encode(success(details)), headers=_warnings(options.warnings), revision=self.store.revision)
-        code = 202 if not removal.now and given.policy == "Foreground" else 200
+        code = 202 if not removal.now and given.orphan_dependents is False else 200
         return self._shown(code, resource, removal.entry, form, options.warnings)
+
+    def _delete_collection(self, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
+        """The answer lists what was chosen, as it was before."""
+        given, resource = _delete_options(request), target.resource
+        options.dry_run = bool(given.dry_run)
+        page = read_page(self.store, resource, target.namespace, list_options(request.query))
+        self.operations.delete_all(resource, page.entries, given, options)
+        body = Presentation(resource, form, self.operations.clock).many(page)
+        return Answer(200, body, headers=_warnings(options.warnings), revision=self.store.revision)
 
     def _pod_action(self, target: Target, request: Request, options: WriteOptions) -> Answer:
         asked = "fieldValidation" in request.query
@@ -445,17 +447,19 @@ def _timely(timeout: str) -> None:
 def _verb(request: Request, target: Target) -> str:
     verb = _VERBS.get(request.method)
     if verb is None:
-        raise not_allowed(request.method)
+        raise not_allowed()
     if verb == "get" and not target.subresource:
         if watches(request.query):
             return "watch"
         return "get" if target.name else "list"
     if verb == "delete" and not target.name:
+        if target.resource.kind.namespaced and not target.namespace:
+            raise not_allowed()
         return "deletecollection"
     if (verb == "create") == bool(target.name) and not target.subresource:
-        raise not_allowed(f"{request.method} of {request.path}")
+        raise not_allowed()
     if verb == "create" and target.resource.kind.namespaced and not target.namespace:
-        raise not_found(target.resource.kind, "") if target.resource.verbs != ("create",) else no_such_path()
+        raise not_allowed() if target.resource.verbs != ("create",) else no_such_path()
     return verb
 
 
@@ -463,30 +467,18 @@ def _form(request: Request) -> Form:
     return negotiate(request.accept, request.query.get("includeObject", ""))
 
 
+def _delete_options(request: Request) -> DeleteOptions:
+    """A body counts alone. A form is none: what it has is in the query."""
+    if not request.body.strip() or media_type(request.content_type) == "application/x-www-form-urlencoded":
+        return delete_options(request.query)
+    return delete_options(request.query, read_body(request.body, request.content_type))
+
+
 def _object(request: Request) -> dict[str, Any]:
     given = read_body(request.body, request.content_type)
     if not isinstance(given, dict):
         raise bad_request("the body must be an object")
     return given
-
-
-def delete_options(request: Request) -> DeleteOptions:
-    """From the body, and from the query where the body does not say."""
-    given: dict[str, Any] = {}
-    if request.body.strip() and media_type(request.content_type) != "application/x-www-form-urlencoded":
-        given = _object(request)
-    query = request.query
-    grace = number(query, "gracePeriodSeconds")
-    if grace is not None:
-        given.setdefault("gracePeriodSeconds", grace)
-    if "propagationPolicy" in query:
-        given.setdefault("propagationPolicy", query["propagationPolicy"])
-    if "orphanDependents" in query:
-        given.setdefault("orphanDependents", query["orphanDependents"] == "true")
-    try:
-        return msgspec.convert(given, DeleteOptions)
-    except msgspec.ValidationError as error:
-        raise bad_request(f"DeleteOptions: {error}") from error
 
 
 def _warnings(warnings: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -12,11 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.times import format_time, parse_time
-from dray.apiserver.errors import bad_request, conflict
+from dray.apiserver.errors import conflict
 from dray.apiserver.registry import Resource
 from dray.apiserver.store import Entry, not_stored
-
-_POLICIES: Final = ("Orphan", "Background", "Foreground")
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel"):
@@ -36,13 +34,8 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def policy(self) -> str:
         if self.orphan_dependents is not None:
-            if self.propagation_policy:
-                raise bad_request("orphanDependents and deletionPropagation cannot be both set")
             return "Orphan" if self.orphan_dependents else "Background"
-        policy = self.propagation_policy or ""
-        if policy and policy not in _POLICIES:
-            raise bad_request(f'invalid propagationPolicy "{policy}", must be one of Orphan, Background, Foreground')
-        return policy
+        return self.propagation_policy or ""
 
 
 # Pods of a ReplicationController outlive it unless the client says otherwise.

@@ -30,8 +30,9 @@ class ApiError(Exception):
             "metadata": self.metadata or {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
@@ -74,8 +75,8 @@ def no_container(name: str, wanted: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def not_allowed(what: str) -> ApiError:
-    return ApiError(405, "MethodNotAllowed", f"the server does not allow this method on the requested resource: {what}")
+def not_allowed() -> ApiError:
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
@@ -120,7 +121,8 @@ def invalid(kind: Kind, name: str, problems: Iterable[FieldError]) -> ApiError:
         for (path, text), p in unique.items()
     ]
     shown = kind.kind + (f".{kind.group}" if kind.group else "")
-    details = {"name": name, "group": kind.group, "kind": kind.kind, "causes": causes}
+    told = {"name": name, "group": kind.group, "kind": kind.kind}
+    details = {field: text for field, text in told.items() if text} | {"causes": causes}
     return ApiError(422, "Invalid", f'{shown} "{name}" is invalid: {message}', details)
 
 

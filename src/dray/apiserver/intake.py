@@ -1,20 +1,17 @@
-"""Bodies and query parameters on their way in: bounded, decoded, and refused with words that help.
+"""Bodies on their way in: bounded, decoded, and refused with words that help.
 
 JSON, YAML and the protobuf of typed Go clients are read; anything else is refused with 415.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from dray.api.validation.errors import FieldError
 from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.operations import WriteOptions
-from dray.apiserver.reading import options_invalid
 from dray.apiserver.schema import DecodeError, decode_json, load
 from dray.apiserver.schema.decode import MAX_DEPTH
 
@@ -22,7 +19,6 @@ MAX_BODY: Final = 3 * 1024 * 1024
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _JSON: Final = ("", "application/json", "text/json")
 _YAML: Final = ("application/yaml", "text/yaml", "application/x-yaml")
-_VALIDATIONS: Final = ("Strict", "Warn", "Ignore")
 
 _fast = msgspec.json.Decoder().decode
 
@@ -85,28 +81,3 @@ def _yaml(body: bytes, options: WriteOptions | None) -> Any:
     if repeated and options is not None and options.validation == "Warn":
         options.warnings += repeated[:100]
     return value
-
-
-def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
-    if not query:
-        return WriteOptions(manager=_agent(user_agent))
-    validation = query.get("fieldValidation", "")
-    problems = []
-    if validation and validation not in _VALIDATIONS:
-        problems.append(FieldError("fieldValidation", "NotSupported", validation, "supported values: Ignore, Strict, Warn"))
-    manager = query.get("fieldManager", "")
-    if len(manager) > 128 or not manager.isprintable():
-        problems.append(
-            FieldError("fieldManager", "TooLong", manager[:128], "may not be more than 128 bytes and must be printable")
-        )
-    dry_run = query.get("dryRun", "")
-    if dry_run not in ("", "All"):
-        problems.append(FieldError("dryRun", "NotSupported", dry_run, 'supported values: "All"'))
-    if problems:
-        raise options_invalid("PatchOptions", problems)
-    return WriteOptions(dry_run == "All", manager or _agent(user_agent), validation or "Warn")
-
-
-def _agent(user_agent: str) -> str:
-    agent = user_agent.partition("/")[0][:128]
-    return (agent if agent.isprintable() else "") or "unknown"

@@ -339,7 +339,7 @@ def _check_patch(kind: KindLike, patch: Any, manager: str) -> None:
         raise PatchError(422, "Invalid", message)
     if len(manager) > MAX_MANAGER or not manager.isprintable():
         raise PatchError(422, "Invalid", f"fieldManager must be at most {MAX_MANAGER} printable characters")
-    if (patch.get("metadata") or {}).get("managedFields"):
+    if (patch.get("metadata") or {}).get("managedFields") is not None:
         raise PatchError(400, "BadRequest", "metadata.managedFields must be nil")
     for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if patch.get(field) != wanted:

@@ -37,12 +37,17 @@ def is_address(text: str) -> bool:
 
 
 def name_problem(name: str, rule: str) -> str:
+    """The first thing that is wrong with a name."""
+    return next(iter(name_problems(name, rule)), "")
+
+
+def name_problems(name: str, rule: str) -> list[str]:
     """What is wrong with a name under the rule of its kind: subdomain, label, label1035, address, segment or any."""
     if rule == "address":
-        return "" if is_address(name) else "must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        return [] if is_address(name) else ["must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
     if rule in ("segment", "any"):
-        return path_segment(name) if rule == "segment" else ""
-    return next(iter(_RULES[rule](name)), "")
+        return [problem] if rule == "segment" and (problem := path_segment(name)) else []
+    return _RULES[rule](name)
 
 
 def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
@@ -56,13 +61,17 @@ def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
 def problems(metadata: dict[str, Any], rule: str, *, any_finalizer: bool) -> Iterator[FieldError]:
     """Everything wrong with the metadata of an object of a kind whose names follow ``rule``."""
     generate = metadata.get("generateName") or ""
-    if generate and (problem := name_problem(generate[:_GENERATED_BASE].rstrip("-.") or "x", rule)):
-        yield FieldError("metadata.generateName", "Invalid", generate, problem)
+    if generate:
+        # A dash at its end is followed by the letters that make it unique.
+        whole = f"{generate[:-2]}a" if len(generate) > 1 and generate.endswith("-") else generate
+        for problem in name_problems(whole, rule):
+            yield FieldError("metadata.generateName", "Invalid", generate, problem)
     name = metadata.get("name") or ""
     if not name:
         yield FieldError("metadata.name", "Required", "", "name or generateName is required")
-    elif problem := name_problem(name, rule):
-        yield FieldError("metadata.name", "Invalid", name, problem)
+    else:
+        for problem in name_problems(name, rule):
+            yield FieldError("metadata.name", "Invalid", name, problem)
     if labels := metadata.get("labels"):
         yield from label_problems(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
@@ -83,13 +92,13 @@ def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[Fie
 
 def _finalizer_problems(finalizers: Any, path: str, any_finalizer: bool) -> Iterator[FieldError]:
     for index, finalizer in enumerate(finalizers):
-        if problem := next(iter(qualified_name(finalizer)), ""):
-            yield FieldError(f"{path}[{index}]", "Invalid", finalizer, problem)
-        elif not any_finalizer and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        for problem in qualified_name(finalizer):
+            yield FieldError(path, "Invalid", finalizer, problem)
+        if not any_finalizer and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
-            yield FieldError(path, "Invalid", finalizer, message)
+            yield FieldError(f"{path}[{index}]", "Invalid", finalizer, message)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
-        message = 'finalizer "orphan" and finalizer "foregroundDeletion" cannot both be set'
+        message = "finalizer orphan and foregroundDeletion cannot be both set"
         yield FieldError(path, "Invalid", list(finalizers), message)
 
 
@@ -98,7 +107,12 @@ def _owner_problems(owners: Any, path: str) -> Iterator[FieldError]:
     for index, owner in enumerate(owners):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                yield FieldError(f"{path}[{index}].{field}", "Invalid", owner.get(field) or "", "must not be empty")
+                yield FieldError(f"{path}[{index}].{field}", "Required", "", "must not be empty")
+        version = owner.get("apiVersion") or ""
+        if version.count("/") > 1:
+            yield FieldError(f"{path}[{index}].apiVersion", "Invalid", version, "must be <group>/<version> or <version>")
+        if version == "v1" and owner.get("kind") == "Event":
+            yield FieldError(f"{path}[{index}]", "Invalid", owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
             controllers.append(owner.get("kind", "") + "/" + owner.get("name", ""))
     if len(controllers) > 1:
@@ -118,6 +132,14 @@ _KEPT: Final = (
     "name",
     "namespace",
 )
+
+
+def immutable_problems(new: dict[str, Any], old: dict[str, Any], *, uid: bool) -> Iterator[FieldError]:
+    """What a client sets to something else although only the server does; what it leaves out stays as it is."""
+    fields = ("deletionTimestamp", "deletionGracePeriodSeconds")
+    for field in ("uid", *fields) if uid else fields:
+        if new.get(field) and new[field] != old.get(field):
+            yield FieldError(f"metadata.{field}", "Invalid", new[field], "field is immutable")
 
 
 def keep_server_fields(new: dict[str, Any], old: dict[str, Any]) -> None:

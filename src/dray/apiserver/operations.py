@@ -30,7 +30,6 @@ from dray.apiserver.ownership import Ownership
 from dray.apiserver.quotas import Quotas
 from dray.apiserver.registry import ALL_METADATA, Context, Registry, Resource
 from dray.apiserver.schema import Schemas
-from dray.apiserver.selection import Selection
 from dray.apiserver.store import Entry, Store, Table, not_stored
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
@@ -127,7 +126,7 @@ class Operations:
             options.caller.require_create()
         _place(resource, obj, namespace)
         self._namespace_open(resource, namespace, obj)
-        if obj["metadata"].get("resourceVersion"):
+        if obj["metadata"].get("resourceVersion", "0") not in ("", "0"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         context = self.context(options)
         table = self.table(resource)
@@ -265,9 +264,10 @@ class Operations:
         _place(resource, obj, namespace, name)
         self._preconditions(resource, obj["metadata"], old.object["metadata"], unconditional)
         context = self.context(options, subresource)
+        changed = list(meta.immutable_problems(obj["metadata"], base["metadata"], uid=not unconditional))
         self._keep(resource, obj, base, subresource)
         self._prepare_changed(resource, obj, old.object, context)
-        self._check(resource, obj, old.object, context)
+        self._check(resource, obj, old.object, context, changed)
         if subresource not in ASKED_BEFORE and self.asks(resource, options):
             now, before = (obj, old.object) if seen is None else (seen.of(obj), seen.of(old.object))
             kind = seen.kind if seen is not None else None
@@ -298,7 +298,7 @@ class Operations:
 
     def _preconditions(self, resource: Resource, new: dict[str, Any], old: dict[str, Any], unconditional: bool) -> None:
         name = old["name"]
-        if new.get("uid") and new["uid"] != old["uid"]:
+        if unconditional and new.get("uid") and new["uid"] != old["uid"]:
             why = f"Precondition failed: UID in precondition: {new['uid']}, UID in object meta: {old['uid']}"
             raise conflict(resource.kind, name, why)
         version = new.get("resourceVersion")
@@ -343,9 +343,17 @@ class Operations:
             return gone
         return self._stored(resource, self.store.put(table, key, obj))
 
-    def _check(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
+    def _check(
+        self,
+        resource: Resource,
+        obj: dict[str, Any],
+        old: dict[str, Any] | None,
+        context: Context,
+        found: Iterable[FieldError] = (),
+    ) -> None:
+        """``found`` is what is wrong already."""
         metadata = obj["metadata"]
-        problems: list[Any] = []
+        problems: list[Any] = list(found)
         if old is None or metadata_differs(metadata, old["metadata"]):
             problems += meta.problems(metadata, resource.names, any_finalizer=resource.any_finalizer)
         if old is not None:
@@ -399,18 +407,13 @@ class Operations:
             return msgspec.structs.replace(removal, entry=entry)
         return removal
 
-    def delete_collection(
-        self, resource: Resource, namespace: str, labels: str, fields: str, given: DeleteOptions, options: WriteOptions
-    ) -> list[Entry]:
-        selection = Selection(resource, namespace, labels, fields)
-        matches = selection.matches
-        found = [e for _, e in self.table(resource).scan(selection.prefix) if matches is None or matches(e.look())]
-        removed = []
-        for entry in found:
-            metadata = entry.object["metadata"]
-            place, name = metadata.get("namespace", ""), metadata["name"]
-            removed.append(self.delete(resource, place, name, given, options, collection=True).entry)
-        return removed
+    def delete_all(self, resource: Resource, chosen: Iterable[Entry], given: DeleteOptions, options: WriteOptions) -> None:
+        """Delete each; what has gone meanwhile is no problem."""
+        for entry in chosen:
+            metadata = entry.look()["metadata"]
+            namespace, name = metadata.get("namespace", ""), metadata["name"]
+            if self.find(resource, namespace, name) is not None:
+                self.delete(resource, namespace, name, given, options, collection=True)
 
     # ------------------------------------------------------------------------------------------------------------- input
 
@@ -467,9 +470,10 @@ def _place(resource: Resource, obj: dict[str, Any], namespace: str, name: str = 
     """Name and namespace of the object must be those of the URL; absent ones are taken from it."""
     metadata = obj["metadata"]
     if name:
-        if metadata.get("name", name) != name:
+        if not metadata.get("name"):
+            raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        if metadata["name"] != name:
             raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
-        metadata["name"] = name
     if not resource.kind.namespaced:
         metadata.pop("namespace", None)
     elif metadata.get("namespace") and metadata["namespace"] != namespace:

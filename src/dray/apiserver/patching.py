@@ -9,12 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from dray.api.kinds import Kind
-from dray.api.validation.errors import FieldError
-from dray.apiserver.errors import ApiError, bad_request
+from dray.apiserver.errors import ApiError, bad_request, conflict
 from dray.apiserver.intake import media_type, read_body, read_json, unsupported
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.patch import APPLY, JSON, MERGE, STRATEGIC, PatchError, apply_patch
-from dray.apiserver.reading import options_invalid
+from dray.apiserver.queries import flag
 from dray.apiserver.registry import Resource
 from dray.apiserver.store import Entry
 
@@ -36,9 +35,6 @@ class Patching:
         type_ = media_type(request.content_type)
         if type_ == APPLY:
             return self._applied(resource, namespace, name, subresource, request, options)
-        if "force" in request.query:
-            problem = FieldError("force", "Forbidden", "", "may not be specified for non-apply patch")
-            raise options_invalid("PatchOptions", [problem])
         patch = self._read(type_, request, options)
         return 200, self.patched(resource, namespace, name, subresource, type_, patch, options)
 
@@ -50,7 +46,7 @@ class Patching:
         asked = "fieldValidation" in request.query
         patch = read_body(request.body, "application/yaml", options if asked else None)
         options.applied = True
-        force = request.query.get("force", "") in ("true", "1")
+        force = flag(request.query, "force") or False
 
         def change(current: Object | None) -> Object:
             try:
@@ -70,7 +66,7 @@ class Patching:
             return made if resource.from_stored is None else resource.from_stored(made)
 
         if operations.find(resource, namespace, name) is None and not subresource:
-            return 201, operations.create(resource, namespace, _named(change(None), name), options)
+            return 201, operations.create(resource, namespace, _new(change(None), resource.kind, name), options)
         entry = operations.update(resource, namespace, name, change, options, subresource=subresource, unconditional=False)
         return 200, entry
 
@@ -106,10 +102,14 @@ class Patching:
             raise patch_refused(error) from error
 
 
-def _named(obj: Object, name: str) -> Object:
+def _new(obj: Object, kind: Kind, name: str) -> Object:
+    """What an apply makes, if the client did not mean one that was there: a version says nothing, a uid does."""
     metadata = obj.setdefault("metadata", {})
     if metadata.setdefault("name", name) != name:
         raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+    if uid := metadata.get("uid"):
+        raise conflict(kind, name, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found")
+    metadata.pop("resourceVersion", None)
     return obj
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +15,9 @@ import msgspec
 
 from dray.api.digits import whole
 from dray.api.validation.errors import FieldError
-from dray.apiserver.errors import ApiError, bad_request, expired, invalid, too_large_resource_version
+from dray.apiserver.errors import ApiError, bad_request, expired, too_large_resource_version
+from dray.apiserver.options import options_invalid, unsupported
+from dray.apiserver.queries import flag, number, syntax
 from dray.apiserver.registry import Resource
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Entry, Store, Table
@@ -36,6 +37,7 @@ class ListOptions(msgspec.Struct, frozen=True):
     token: str = ""
     resource_version: str = ""
     match: str = ""
+    initial: bool | None = None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -62,10 +64,10 @@ def read_page(store: Store, resource: Resource, namespace: str, options: ListOpt
         token = _parse(options.token)
         start, revision = token.start, token.rv if token.rv >= 0 else store.revision
     elif options.resource_version not in ("", "0"):
-        asked = parse_revision(options.resource_version)
+        asked = _listed_revision(options.resource_version)
         if asked > store.revision:
             raise too_large_resource_version(asked, store.revision)
-        if options.match == "Exact":
+        if options.match == "Exact" or (options.limit > 0 and not options.match):
             revision = asked
     rows = _rows(store, table, selection, revision, start if options.token else None)
     return _page(rows, selection, options, revision)
@@ -100,51 +102,42 @@ def _parse(text: str) -> _Token:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
-        raise bad_request("continue key is not valid: invalid continue token") from error
+        raise bad_request("invalid continue token: continue key is not valid: it is not one that this server gave") from error
 
 
 def _check(options: ListOptions) -> None:
-    problems = []
-    if options.match:
-        path = "resourceVersionMatch"
-        if options.token:
-            problems.append(FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden when continue is provided"))
-        elif not options.resource_version:
-            problems.append(
-                FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-            )
-        elif options.match not in ("Exact", "NotOlderThan"):
-            problems.append(FieldError(path, "NotSupported", options.match, 'supported values: "Exact", "NotOlderThan", ""'))
-        elif options.match == "Exact" and options.resource_version == "0":
-            message = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            problems.append(FieldError(path, "Forbidden", "", message))
-    if options.token and options.resource_version not in ("", "0"):
-        raise bad_request("specifying resource version is not allowed when using continue")
+    match, version = options.match, options.resource_version
+    path, problems = "resourceVersionMatch", []
+    if match and not version:
+        problems.append(FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    if match and options.token:
+        problems.append(FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in ("", "Exact", "NotOlderThan"):
+        problems.append(unsupported(path, match, "Exact", "NotOlderThan", ""))
+    if match == "Exact" and version == "0":
+        problems.append(FieldError(path, "Forbidden", "", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if options.initial is not None:
+        problems.append(FieldError("sendInitialEvents", "Forbidden", "", "sendInitialEvents is forbidden for list"))
     if problems:
         raise options_invalid("ListOptions", problems)
-
-
-def options_invalid(kind: str, problems: list[FieldError]) -> ApiError:
-    from dray.api.kinds import Kind
-
-    return invalid(Kind("meta.k8s.io", "v1", "", kind, False), "", problems)
+    if options.token and version not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
 
 
 def parse_revision(text: str) -> int:
+    """The revision that a client names. A text that is none is an internal error of kube-apiserver, but for lists."""
     revision = whole(text)
     if revision is None:
-        raise bad_request(f"Invalid value: {text[:64]!r}: resourceVersion must be a non-negative integer")
+        shown = msgspec.json.encode(text[:64]).decode()
+        raise ApiError(500, "", f"resourceVersion: Invalid value: {shown}: {syntax('strconv.ParseUint', text)}")
     return revision
 
 
-def number(query: Mapping[str, str], name: str) -> int | None:
-    """The whole number that a parameter gives; None where it gives none."""
-    text = query.get(name, "")
-    if not text:
-        return None
-    if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise bad_request(f"{name} must be a number, not {text[:64]!r}")
-    return int(text)
+def _listed_revision(text: str) -> int:
+    try:
+        return parse_revision(text)
+    except ApiError as error:
+        raise bad_request(f"invalid resource version: {error.message}") from error
 
 
 def list_metadata(page: Page) -> dict[str, Any]:
@@ -157,6 +150,7 @@ def list_metadata(page: Page) -> dict[str, Any]:
 
 
 def list_options(query: Mapping[str, str]) -> ListOptions:
+    number(query, "timeoutSeconds")  # of watches, and refused everywhere
     return ListOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
@@ -164,4 +158,5 @@ def list_options(query: Mapping[str, str]) -> ListOptions:
         token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
+        initial=flag(query, "sendInitialEvents"),
     )

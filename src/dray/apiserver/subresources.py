@@ -14,9 +14,9 @@ from dray.api.times import format_time
 from dray.api.validation.errors import FieldError
 from dray.apiserver.admission.request import CREATE
 from dray.apiserver.columns import at, selector_text
-from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.errors import ApiError, bad_request, conflict, invalid
 from dray.apiserver.operations import Operations, Seen, WriteOptions
+from dray.apiserver.options import read_delete_options
 from dray.apiserver.registry import Resource, ScalePaths
 from dray.apiserver.store import Entry
 
@@ -68,10 +68,7 @@ class Subresources:
     def evict(self, namespace: str, name: str, eviction: Object, options: WriteOptions) -> None:
         """Delete a pod if its disruption budget allows that."""
         pod = self._operations.get(self._pods, namespace, name).object
-        try:
-            delete = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
-        except msgspec.ValidationError as error:
-            raise bad_request(f"deleteOptions: {error}") from error
+        delete = read_delete_options(eviction.get("deleteOptions") or {})
         dry_run = options.dry_run = options.dry_run or bool(delete.dry_run)
         self._created(EVICTION_KIND, "eviction", namespace, name, eviction, options)
         if not pod["metadata"].get("deletionTimestamp") and at(pod, "status.phase") not in ("Succeeded", "Failed", "Pending"):

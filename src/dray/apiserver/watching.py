@@ -6,15 +6,17 @@ are more, and closes it. A stream that lost changes says so with an Expired erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from dray.api.validation.errors import FieldError
 from dray.apiserver.errors import expired, too_large_resource_version
+from dray.apiserver.options import options_invalid, unsupported
 from dray.apiserver.presentation import Presentation
-from dray.apiserver.reading import list_options, number, options_invalid, parse_revision
+from dray.apiserver.queries import flag, number
+from dray.apiserver.reading import ListOptions, list_options, parse_revision
 from dray.apiserver.registry import Resource
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Delivered, Store, encode
@@ -30,29 +32,45 @@ class WatchOptions(msgspec.Struct, frozen=True):
     resource_version: str = ""
     timeout: float = DEFAULT_SECONDS
     bookmarks: bool = False
-    initial: bool = False
+    initial: bool | None = None
+
+    @property
+    def from_the_start(self) -> bool:
+        """Whether what is there already is sent first: if asked for, and where neither that nor a version is said."""
+        return self.initial or (self.initial is None and self.resource_version in ("", "0"))
+
+    @property
+    def tells_the_start(self) -> bool:
+        """Whether a bookmark says where what is there already ends."""
+        return self.bookmarks and bool(self.initial or (self.initial is None and not self.resource_version))
 
 
 def watch_options(query: Mapping[str, str]) -> WatchOptions:
     common = list_options(query)
     seconds = max(number(query, "timeoutSeconds") or 0, 0)
-    initial, match = query.get("sendInitialEvents", "") in ("true", "1"), common.match
-    problems = []
-    if initial and match != "NotOlderThan":
-        message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        problems.append(FieldError("resourceVersionMatch", "Forbidden", "", message))
-    if "sendInitialEvents" not in query and match:
-        problems.append(FieldError("resourceVersionMatch", "Forbidden", "", "resourceVersionMatch is forbidden for watch"))
-    if problems:
+    if problems := list(_problems(common)):
         raise options_invalid("ListOptions", problems)
     return WatchOptions(
         labels=common.labels,
         fields=common.fields,
         resource_version=common.resource_version,
         timeout=float(min(seconds or DEFAULT_SECONDS, LONGEST_SECONDS)),
-        bookmarks=query.get("allowWatchBookmarks", "") in ("true", "1"),
-        initial=initial,
+        bookmarks=flag(query, "allowWatchBookmarks") or False,
+        initial=common.initial,
     )
+
+
+def _problems(options: ListOptions) -> Iterator[FieldError]:
+    path, match, initial = "resourceVersionMatch", options.match, options.initial
+    if initial is not None and match != "NotOlderThan":
+        yield FieldError(path, "Forbidden", "", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    if match and initial is None:
+        message = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        yield FieldError(path, "Forbidden", "", message)
+    if match not in ("", "NotOlderThan"):
+        yield unsupported(path, match, "NotOlderThan")
+    if options.token:
+        yield FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden when continue is provided")
 
 
 class Stream:
@@ -66,14 +84,14 @@ class Stream:
         self.ended = False
         self._first: list[bytes] = []
         after = store.revision
-        if options.resource_version in ("", "0") or options.initial:
+        if options.from_the_start:
             matches = selection.matches
             rows = table.one(selection.key) if selection.key else table.scan(selection.prefix)
             found = [e for _, e in rows if matches is None or selection.chooses(e)]
             self._first = [present.event(Delivered("ADDED", entry)) for entry in found]
-            if options.initial:
+            if options.tells_the_start:
                 self._first.append(present.bookmark(store.revision, initial=True))
-        else:
+        elif options.resource_version not in ("", "0"):
             after = parse_revision(options.resource_version)
             if after > store.revision:
                 raise too_large_resource_version(after, store.revision)

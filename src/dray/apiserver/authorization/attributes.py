@@ -10,6 +10,7 @@ import msgspec
 from dray.api.selectors import parse_field_selector
 from dray.apiserver.authentication.users import User
 from dray.apiserver.errors import ApiError
+from dray.apiserver.queries import flag
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _OF_NAMESPACES: Final = ("status", "finalize")
@@ -60,7 +61,7 @@ def _resource(method: str, group: str, rest: list[str], query: Mapping[str, str]
 
 def watches(query: Mapping[str, str]) -> bool:
     """Whether a GET asks for a watch: what is authorized is what is then done."""
-    return query.get("watch", "") in ("true", "1")
+    return flag(query, "watch") or False
 
 
 def _selected(selector: str) -> str:
