@@ -35,6 +35,7 @@ def test_a_selector_finds_its_own_pods_and_never_changes(api, plural):
     [
         ({"replicas": -1}, "spec.replicas"),
         ({"strategy": {"type": "Sudden"}}, "spec.strategy"),
+        ({"minReadySeconds": 5, "progressDeadlineSeconds": 5}, "spec.progressDeadlineSeconds"),
         ({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "many"}}}, "spec.strategy.rollingUpdate.maxSurge"),
         (
             {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}},
@@ -112,3 +113,16 @@ def test_taints_of_nodes(api):
 )
 def test_what_is_wrong_is_named(api, plural, obj, paths):
     assert api.create(plural, obj) == paths
+
+
+@pytest.mark.parametrize(
+    ("plural", "spec", "path"),
+    [
+        ("services", {"type": "ClusterIP", "ports": [{"port": 80, "targetPort": -1}]}, "spec.ports[0].targetPort"),
+        ("services", {"type": "ClusterIP", "ports": [{"port": 80, "targetPort": "--"}]}, "spec.ports[0].targetPort"),
+        ("services", {"type": "ClusterIP", "ports": [{"port": 80}], "sessionAffinity": "Pod"}, "spec.sessionAffinity"),
+        ("poddisruptionbudgets", {"unhealthyPodEvictionPolicy": "Never"}, "spec.unhealthyPodEvictionPolicy"),
+    ],
+)
+def test_what_kube_apiserver_refuses_is_refused(api, plural, spec, path):
+    assert path in api.create(plural, {"metadata": {"name": "o"}, "spec": spec})

@@ -29,6 +29,7 @@ _TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ACCESS: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _RECLAIM: Final = ("Delete", "Retain", "Recycle")
 _BINDING: Final = ("Immediate", "WaitForFirstConsumer")
+_AFFINITIES: Final = ("ClientIP", "None")
 _SERVICES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PREEMPTION: Final = ("Never", "PreemptLowerPriority")
 
@@ -123,6 +124,7 @@ def service(obj: Object) -> Errors:
     for index, port in enumerate(ports):
         yield from _service_port(port, f"spec.ports[{index}]", alone=len(ports) == 1, seen=seen)
     yield from labels(spec.get("selector"), "spec.selector")
+    yield from one_of(spec.get("sessionAffinity"), _AFFINITIES, "spec.sessionAffinity", optional=True)
 
 
 def _service_port(port: Object, path: str, *, alone: bool, seen: set[str]) -> Errors:
@@ -136,6 +138,11 @@ def _service_port(port: Object, path: str, *, alone: bool, seen: set[str]) -> Er
         yield required(f"{path}.name")
     if not 1 <= number <= 65535:
         yield invalid(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+    target = port.get("targetPort")
+    if isinstance(target, str):
+        yield from named(names.port_name, target, f"{path}.targetPort")
+    elif target and not 1 <= target <= 65535:
+        yield invalid(f"{path}.targetPort", target, "must be between 1 and 65535, inclusive")
     yield from one_of(port.get("protocol"), ("SCTP", "TCP", "UDP"), f"{path}.protocol")
 
 

@@ -17,6 +17,7 @@ from dray.api.validation.errors import (
     immutable,
     invalid,
     not_negative,
+    not_supported,
     one_of,
     required,
 )
@@ -27,6 +28,7 @@ Object = dict[str, Any]
 
 _ALWAYS: Final = ("Always",)
 _JOB_RESTART: Final = ("OnFailure", "Never")
+_UNHEALTHY: Final = ("AlwaysAllow", "IfHealthyBudget")
 _STRATEGIES: Final = ("Recreate", "RollingUpdate")
 _UPDATES: Final = ("OnDelete", "RollingUpdate")
 _MANAGEMENT: Final = ("OrderedReady", "Parallel")
@@ -71,6 +73,9 @@ def _counts(spec: Object, path: str, *fields: str) -> Errors:
 def deployment(obj: Object) -> Errors:
     spec = _spec(obj)
     yield from _counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and 0 <= deadline <= (spec.get("minReadySeconds") or 0):
+        yield invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
     yield from _selected_template(spec)
     strategy = spec.get("strategy") or {}
     yield from one_of(strategy.get("type"), _STRATEGIES, "spec.strategy")
@@ -268,3 +273,6 @@ def disruption_budget(obj: Object) -> Errors:
     yield from int_or_percent(least, "spec.minAvailable")
     yield from int_or_percent(most, "spec.maxUnavailable")
     yield from label_selector(spec.get("selector"), "spec.selector")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in _UNHEALTHY:
+        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, _UNHEALTHY)
