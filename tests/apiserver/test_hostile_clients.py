@@ -159,6 +159,13 @@ class TestOverTheWire:
         assert json.loads(body)["kind"] == "Status"
         assert await (await Client.connect(served)).request("GET", "/healthz") == (200, b"ok")
 
+    async def test_many_parameters_are_no_error_and_the_first_of_a_name_counts(self, served: ApiServer) -> None:
+        query = "&".join(["limit=1", *(f"p{number}=1" for number in range(1000)), "limit=x"])
+        client = await Client.connect(served)
+        code, body = await client.request("GET", f"/api/v1/namespaces?{query}", Authorization=bearer(served.identity.admin_token))
+        assert code == 200, body
+        assert len(json.loads(body)["items"]) == 1
+
     async def test_requests_on_one_connection_are_answered_in_order(self, served: ApiServer) -> None:
         client = await Client.connect(served)
         token = bearer(served.identity.admin_token)

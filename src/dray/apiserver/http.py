@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
         return Request(
             method=self._parser.get_method().decode(),
             path=unquote(path) if "%" in path else path,
-            query=dict(reversed(parse_qsl(query, keep_blank_values=True, max_num_fields=100))) if query else {},
+            query=dict(reversed(parse_qsl(query, keep_blank_values=True))) if query else {},
             accept=get(b"accept", b"").decode("latin-1"),
             content_type=get(b"content-type", b"").decode("latin-1"),
             user_agent=get(b"user-agent", b"").decode("latin-1"),
