@@ -147,6 +147,12 @@ class TestLists:
         page = made.get(f"{CONFIG_MAPS}?limit=5&resourceVersion={version}")
         assert "data" not in page["items"][0]
 
+    def test_as_tables_include_what_there_is(self, made: Cluster) -> None:
+        table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+        refused = made.call("GET", f"{CONFIG_MAPS}?includeObject=x", accept=table, code=400)
+        assert "includeObject: Invalid value: \"x\": must be 'Metadata', 'Object', 'None', or empty" in refused["message"]
+        made.call("GET", f"{CONFIG_MAPS}?includeObject=None", accept=table)
+
 
 class TestWatches:
     @pytest.mark.parametrize("query", ["sendInitialEvents=false", "continue=x", "resourceVersionMatch=NotOlderThan"])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.apiserver.errors import ApiError
+from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.reading import Page, list_metadata
 from dray.apiserver.registry import Resource
 from dray.apiserver.store import Delivered, Entry, encode
@@ -32,6 +32,7 @@ class Form(msgspec.Struct, frozen=True):
 
 
 PLAIN: Final = Form()
+_INCLUDED: Final = ("", "Metadata", "Object", "None")
 
 
 def negotiate(accept: str, include: str) -> Form:
@@ -48,8 +49,16 @@ def negotiate(accept: str, include: str) -> Form:
             return PLAIN
         served = wanted in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
         if served and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
+            if wanted == "Table" and include not in _INCLUDED:
+                raise _no_table(include)
             return Form(wanted.removesuffix("List"), parameters["v"], include or "Metadata", "kubernetes.protobuf" in accept)
     raise not_acceptable(_ACCEPTED)
+
+
+def _no_table(include: str) -> ApiError:
+    words = "must be 'Metadata', 'Object', 'None', or empty"
+    shown = encode(include[:64]).decode()
+    return bad_request(f"Unable to convert to Table as requested: includeObject: Invalid value: {shown}: {words}")
 
 
 def not_acceptable(accepted: str) -> ApiError:
