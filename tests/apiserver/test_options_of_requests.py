@@ -141,6 +141,12 @@ class TestLists:
     def test_that_are_none_are_refused(self, cluster: Cluster, query: str, code: int, words: str) -> None:
         assert words in cluster.call("GET", f"{CONFIG_MAPS}?{query}", code=code)["message"]
 
+    @pytest.mark.parametrize("url", [ONE, f"{CONFIG_MAPS}?watch=1", CONFIG_MAPS])
+    def test_no_version_is_the_mistake_of_who_asks(self, made: Cluster, url: str) -> None:
+        """A kube-apiserver calls it its own error, but for lists."""
+        asked = made.call("GET", f"{url}{'&' if '?' in url else '?'}resourceVersion=:", code=400)
+        assert 'strconv.ParseUint: parsing ":": invalid syntax' in asked["message"]
+
     def test_with_a_limit_are_of_the_version_that_they_name(self, made: Cluster) -> None:
         version = made.get(ONE)["metadata"]["resourceVersion"]
         made.patch(ONE, {"data": {"k": "v"}})

@@ -15,7 +15,7 @@ import msgspec
 
 from dray.api.digits import whole
 from dray.api.validation.errors import FieldError
-from dray.apiserver.errors import ApiError, bad_request, expired, too_large_resource_version
+from dray.apiserver.errors import bad_request, expired, too_large_resource_version
 from dray.apiserver.options import options_invalid, unsupported
 from dray.apiserver.queries import flag, number, syntax
 from dray.apiserver.registry import Resource
@@ -64,7 +64,7 @@ def read_page(store: Store, resource: Resource, namespace: str, options: ListOpt
         token = _parse(options.token)
         start, revision = token.start, token.rv if token.rv >= 0 else store.revision
     elif options.resource_version not in ("", "0"):
-        asked = _listed_revision(options.resource_version)
+        asked = parse_revision(options.resource_version)
         if asked > store.revision:
             raise too_large_resource_version(asked, store.revision)
         if options.match == "Exact" or (options.limit > 0 and not options.match):
@@ -125,19 +125,13 @@ def _check(options: ListOptions) -> None:
 
 
 def parse_revision(text: str) -> int:
-    """The revision that a client names. A text that is none is an internal error of kube-apiserver, but for lists."""
+    """The revision that a client names."""
     revision = whole(text)
     if revision is None:
         shown = msgspec.json.encode(text[:64]).decode()
-        raise ApiError(500, "", f"resourceVersion: Invalid value: {shown}: {syntax('strconv.ParseUint', text)}")
+        said = f"resourceVersion: Invalid value: {shown}: {syntax('strconv.ParseUint', text)}"
+        raise bad_request(f"invalid resource version: {said}")
     return revision
-
-
-def _listed_revision(text: str) -> int:
-    try:
-        return parse_revision(text)
-    except ApiError as error:
-        raise bad_request(f"invalid resource version: {error.message}") from error
 
 
 def list_metadata(page: Page) -> dict[str, Any]:
