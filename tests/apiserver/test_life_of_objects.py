@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -98,6 +99,16 @@ def test_what_the_server_adds_to_a_new_object_belongs_to_nobody(cluster: Cluster
     apply = "application/apply-patch+yaml"
     again = cluster.call("PATCH", f"{PODS}/p?fieldManager=kubectl", pod(), code=200, content_type=apply)
     assert again["spec"] == made["spec"]
+
+
+def test_who_applies_without_the_last_label_that_it_owned_changes_the_same_object(cluster: Cluster) -> None:
+    apply, url = "application/apply-patch+yaml", f"{CONFIG_MAPS}/cm?fieldManager=one"
+    config: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "b"}}
+    labelled = config | {"metadata": {"name": "cm", "labels": {"a": "b"}, "annotations": {}}}
+    made = cluster.call("PATCH", url, labelled, code=201, content_type=apply)
+    changed = cluster.call("PATCH", url, config, code=200, content_type=apply)
+    assert changed["metadata"]["uid"] == made["metadata"]["uid"]
+    assert "labels" not in changed["metadata"]
 
 
 def test_a_refused_change_leaves_nothing_behind(cluster: Cluster) -> None:

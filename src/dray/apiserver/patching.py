@@ -63,6 +63,8 @@ class Patching:
                 )
             except PatchError as error:
                 raise patch_refused(error) from error
+            # Who gives up the last label or annotation that it owns gives up the metadata around it, but never the name.
+            made.setdefault("metadata", {}).setdefault("name", name)
             return made if resource.from_stored is None else resource.from_stored(made)
 
         if operations.find(resource, namespace, name) is None and not subresource:
@@ -104,8 +106,8 @@ class Patching:
 
 def _new(obj: Object, kind: Kind, name: str) -> Object:
     """What an apply makes, if the client did not mean one that was there: a version says nothing, a uid does."""
-    metadata = obj.setdefault("metadata", {})
-    if metadata.setdefault("name", name) != name:
+    metadata = obj["metadata"]
+    if metadata["name"] != name:
         raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
     if uid := metadata.get("uid"):
         raise conflict(kind, name, f"uid mismatch: the provided object specified uid {uid}, and no existing object was found")
