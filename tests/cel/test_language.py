@@ -124,7 +124,7 @@ REFUSED = [
     ('"%s".format([[1, 2], {"a": ip("::1")}]) == ""', 11, "expected 1 arguments, got 2"),
     ('"%s".format([{"a": [ip("::1")]}]) == ""', 22, "string clause can only be used on"),
     ('"%b".format(["1"]) == ""', 13, "only integers and bools can be formatted as binary, was given string"),
-    ("Message{a: 1} == 1", 0, "messages cannot be created"),
+    ("Message{a: 1} == 1", 7, "undeclared reference to 'Message' (in container '')"),
     ("[1, 2, 2].existsOne(i, i, true)", 23, "duplicate variable name"),
     ("device.capacity.all(d, n, n > 1)", 28, "no matching overload"),
 ]

@@ -126,13 +126,13 @@ class Compiler:
         self.variables[name] = made
         return made
 
-    def compile(self, text: str, returns: Iterable[Type] = (), *, authorizer: bool = True) -> Compiled:
-        """``returns`` are the types that it may have; none named, it may have any."""
+    def compile(self, text: str, returns: Iterable[Type] = (), *, authorizer: bool = True, patches: bool = False) -> Compiled:
+        """``returns`` are the types that it may have; none named, it may have any. ``patches``: it may make some."""
         known = self._known | (_AUTHORIZERS if authorizer else {})
         if self._variables is not None:
             known = known | {"variables": _struct("kubernetes.variables", self._variables)}
         try:
-            expression = Expression(text, known)
+            expression = Expression(text, known, patches=patches)
         except CompileError as error:
             return Compiled(text, None, f"compilation failed: {error.report()}")
         wanted = tuple(returns)

@@ -10,11 +10,22 @@ from typing import Final, NamedTuple, NoReturn
 
 from dray.cel import types
 from dray.cel.errors import CompileError, Failure
-from dray.cel.library import FUNCTIONS, INCLUDES
+from dray.cel.library import ESCAPES, FUNCTIONS, INCLUDES
 from dray.cel.library.formatting import refusal, verbs
 from dray.cel.library.text import pattern
 from dray.cel.library.times import parse_duration, parse_timestamp
-from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from dray.cel.tree import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    qualified_name,
+)
 from dray.cel.types import DEVICE, DYN, Type, list_of, map_of, optional_of, substitute
 from dray.cel.values import Uint
 
@@ -40,17 +51,22 @@ _TYPE_NAMES: Final[dict[str, Type]] = {
 }
 
 
+_OF_PATCHES: Final = {"op": types.STRING, "path": types.STRING, "from": types.STRING, "value": DYN}
+
+
 def attribute_type(features: frozenset[str]) -> Type:
     """Attributes may be lists only with the gate; without it they cannot be iterated over."""
     return DYN if LIST_ATTRIBUTES in features else types.ANY
 
 
 class Names(NamedTuple):
-    """What an expression may speak of: variables with their types, and the fields of types that have any."""
+    """What an expression may speak of: variables with their types, and the fields of types that have any. ``patches``: it may
+    make objects and patches, and escape keys for them."""
 
     variables: Mapping[str, Type]
     fields: Mapping[str, Mapping[str, Type]]
     includes: bool = False
+    patches: bool = False
 
 
 def device_names(features: frozenset[str]) -> Names:
@@ -77,7 +93,7 @@ def check(node: Node, expression: str, names: Names) -> Type:
 class _Checker:
     def __init__(self, expression: str, names: Names) -> None:
         self.expression = expression
-        self.fields, self.includes = names.fields, names.includes
+        self.fields, self.includes, self.patches = names.fields, names.includes, names.patches
         self.scopes: list[Mapping[str, Type]] = [names.variables]
         self.bindings: types.Bindings = {}
         self.fresh = 0
@@ -109,7 +125,15 @@ class _Checker:
     def functions(self, name: str) -> tuple[types.Overload, ...] | None:
         if name == "includes":
             return INCLUDES if self.includes else None
+        if name == "jsonpatch.escapeKey":
+            return ESCAPES if self.patches else None
         return FUNCTIONS.get(name)
+
+    def named_type(self, name: str) -> Type | None:
+        """Types of objects are named after their places; there is no end of them."""
+        if self.patches and (name in ("JSONPatch", "Object") or name.startswith("Object.")):
+            return Type("struct", name)
+        return _TYPE_NAMES.get(name)
 
     # ----------------------------------------------------------------------------------------------------- nodes
 
@@ -128,13 +152,15 @@ class _Checker:
             node.type = self.list_literal(node)
         elif isinstance(node, MapLiteral):
             node.type = self.map_literal(node)
+        elif isinstance(node, StructLiteral):
+            node.type = self.struct_literal(node)
         elif isinstance(node, Comprehension):
             node.type = self.comprehension(node)
 
     def ident(self, node: Ident) -> Type:
         found = self.lookup(node.name)
-        if found is None and node.name.lstrip(".") in _TYPE_NAMES:
-            return types.type_of(_TYPE_NAMES[node.name.lstrip(".")])
+        if found is None and (kind := self.named_type(node.name.lstrip("."))) is not None:
+            return types.type_of(kind)
         if found is None:
             self.fail(f"undeclared reference to '{node.name.lstrip('.')}' (in container '')", node)
         return found
@@ -143,8 +169,9 @@ class _Checker:
         name = None if node.test else qualified_name(node)
         if name is not None and name in self.scopes[0] and not any(name.split(".")[0] in scope for scope in self.scopes[1:]):
             return self.scopes[0][name]
-        if name is not None and self.lookup(name.split(".")[0]) is None and name in _TYPE_NAMES:
-            return types.type_of(_TYPE_NAMES[name])
+        kind = self.named_type(name) if name is not None and self.lookup(name.split(".")[0]) is None else None
+        if kind is not None:
+            return types.type_of(kind)
         self.check(node.operand)
         found = self.field(node, node.operand, node.field, optional=False)
         return types.BOOL if node.test else found
@@ -186,6 +213,23 @@ class _Checker:
             value = self.joined(value, self.optional_element(value_node) if optional else value_node.type)
         return map_of(key or self.variable(), value or self.variable())
 
+    def struct_literal(self, node: StructLiteral) -> Type:
+        name = node.name.lstrip(".")
+        made = self.named_type(name)
+        if made is None:
+            self.fail(f"undeclared reference to '{name}' (in container '')", node)
+        if made.kind != "struct" or not self.patches:
+            self.fail(f"'{name}' is not a message type", node)
+        for field, value, optional, position in node.entries:
+            self.check(value)
+            kind = self.optional_element(value) if optional else value.type
+            wanted = _OF_PATCHES.get(field) if name == "JSONPatch" else DYN
+            if wanted is None or not self.accepts(kind, wanted):
+                found = self.resolved(value, True)
+                message = f"expected type of field '{field}' is '{wanted or ''}' but provided type is '{found}'"
+                raise CompileError(message, position, self.expression)
+        return made
+
     def optional_element(self, node: Node) -> Type:
         kind, optional = types.unwrap_optional(node.type)
         if not optional and not types.is_dyn(kind):
@@ -226,7 +270,7 @@ class _Checker:
         """``ip.isCanonical(x)`` is a function of that name, not a member of ``ip``."""
         prefix = None if node.target is None else qualified_name(node.target)
         name = f"{prefix}.{node.function}".lstrip(".") if prefix else ""
-        if name and FUNCTIONS.get(name) and not name.startswith("@"):
+        if name and self.functions(name) and not name.startswith("@"):
             node.function, node.target = name, None
 
     def junction(self, node: Call) -> Type:
@@ -373,17 +417,8 @@ def children(node: Node) -> list[Node]:
         return node.elements
     if isinstance(node, MapLiteral):
         return [child for entry in node.entries for child in entry[:2]]
+    if isinstance(node, StructLiteral):
+        return [value for _, value, _, _ in node.entries]
     if isinstance(node, Comprehension):
         return [node.range, node.init, node.condition, node.step, node.result]
     return []
-
-
-def qualified_name(node: Node) -> str | None:
-    """``a.b.c`` as one name, if the node is nothing but names."""
-    parts: list[str] = []
-    while isinstance(node, Select) and not node.test:
-        parts.append(node.field)
-        node = node.operand
-    if not isinstance(node, Ident):
-        return None
-    return ".".join([node.name, *reversed(parts)])

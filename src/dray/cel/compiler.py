@@ -10,13 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.cel import folds
-from dray.cel.checker import qualified_name
+from dray.cel import folds, literals
 from dray.cel.device import DeviceView, DomainMap
 from dray.cel.errors import Failure
 from dray.cel.library import FUNCTIONS
-from dray.cel.meter import LIST, MAP, Meter, price
-from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from dray.cel.literals import expect_optional, located
+from dray.cel.meter import LIST, MAP, STRUCT, Meter, price
+from dray.cel.tree import (
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+    qualified_name,
+)
 from dray.cel.types import Overload, Type
 from dray.cel.values import NONE, Lazy, Optional, TypeValue, Unordered, equal, equals, to_key, type_name
 
@@ -66,6 +77,8 @@ class _Compiler:
             return self.charged(self.list_literal(node), 0 if is_constant(node) else LIST)
         if isinstance(node, MapLiteral):
             return self.charged(self.map_literal(node), 0 if is_constant(node) else MAP)
+        if isinstance(node, StructLiteral):
+            return self.charged(self.struct_literal(node), STRUCT)
         assert isinstance(node, Comprehension)
         return self.comprehension(node)
 
@@ -121,44 +134,15 @@ class _Compiler:
         if is_constant(node):
             value = tuple([element([None, None]) for element in elements])
             return lambda frame: value
-        if not node.optional:
-            return lambda frame: tuple([element(frame) for element in elements])
-        optional, position = node.optional, node.position
-
-        def build(frame: Frame) -> Any:
-            built: list[Any] = []
-            for index, element in enumerate(elements):
-                value = element(frame)
-                if index in optional:
-                    value = expect_optional(value, position)
-                    if value.present:
-                        built.append(value.value)
-                else:
-                    built.append(value)
-            return tuple(built)
-
-        return build
+        return literals.list_of(elements, node.optional, node.position)
 
     def map_literal(self, node: MapLiteral) -> Closure:
         entries = [(self.compile(key), self.compile(value), optional) for key, value, optional in node.entries]
-        position = node.position
+        return literals.map_of(entries, node.position)
 
-        def build(frame: Frame) -> Any:
-            built: dict[Any, Any] = {}
-            for key_of, value_of, optional in entries:
-                key = located(position, to_key, key_of(frame))
-                if key in built:
-                    raise Failure(f"Failed with repeated key: {key}", position)
-                value = value_of(frame)
-                if optional:
-                    value = expect_optional(value, position)
-                    if not value.present:
-                        continue
-                    value = value.value
-                built[key] = value
-            return built
-
-        return build
+    def struct_literal(self, node: StructLiteral) -> Closure:
+        entries = [(field, self.compile(value), optional) for field, value, optional, _ in node.entries]
+        return literals.struct_of(node.name.lstrip("."), entries, node.position)
 
     # ------------------------------------------------------------------------------------------------------ calls
 
@@ -340,12 +324,6 @@ def is_constant(node: Node) -> bool:
     return isinstance(node, Literal)
 
 
-def expect_optional(value: Any, position: int) -> Optional:
-    if type(value) is not Optional:
-        raise Failure("no such overload", position)
-    return value
-
-
 def find(value: Any, key: Any, position: int) -> Any:
     """One step into a value, or MISSING."""
     if type(value) is dict:
@@ -461,15 +439,6 @@ def equals_literal(operand: Closure, literal: Any, position: int) -> Closure:
 
 
 # ------------------------------------------------------------------------------------------------------- dispatch
-
-
-def located(position: int, function: Callable[..., Any], *args: Any) -> Any:
-    try:
-        return function(*args)
-    except Failure as failure:
-        if failure.position < 0:
-            failure.position = position
-        raise
 
 
 class Dispatch:

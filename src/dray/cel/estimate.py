@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dray.cel.macros import MAP_INSERT
-from dray.cel.meter import LIST, MAP
+from dray.cel.meter import LIST, MAP, STRUCT
 from dray.cel.prices import Operands, extension_price, standard_price
 from dray.cel.ranges import MAX, ONE, UNKNOWN, ZERO, Charge, Entries, Range, fixed
-from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from dray.cel.types import Overload, Type, parameter, unwrap_optional
 
 _DOMAIN: Final = 63
@@ -126,6 +126,11 @@ class _Estimator:
             return self.list_literal(node)
         if isinstance(node, MapLiteral):
             return self.map_literal(node)
+        if isinstance(node, StructLiteral):
+            cost = fixed(STRUCT)
+            for _, value, _, _ in node.entries:
+                cost = cost.plus(self.cost(value))
+            return cost
         if isinstance(node, Comprehension):
             return self.bind(node) if node.macro == "bind" else self.comprehension(node)
         return ZERO

@@ -158,13 +158,15 @@ class Expression:
 
     __slots__ = ("_closure", "_frame", "_node", "_shapes", "text", "type", "uses", "variables")
 
-    def __init__(self, text: str, variables: Mapping[str, Shape], optional: frozenset[str] = frozenset()) -> None:
-        """``optional`` are the variables whose values are optionals. Raises CompileError."""
+    def __init__(
+        self, text: str, variables: Mapping[str, Shape], optional: frozenset[str] = frozenset(), *, patches: bool = False
+    ) -> None:
+        """``optional`` are the variables whose values are optionals; with ``patches`` it may make some. Raises CompileError."""
         self.text = text
         self._shapes, self.variables = variables, tuple(variables)
         try:
             node = self._node = parse(text)
-            self.type = check(node, text, _names(variables, optional))
+            self.type = check(node, text, _names(variables, optional)._replace(patches=patches))
             self.uses = frozenset(_free(node, frozenset()))
             self._closure, slots = compile_tree(node, True, self.variables)
         except Failure as failure:

@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from dray.cel import macros
 from dray.cel.errors import CompileError
 from dray.cel.lexer import BYTES, END, FLOAT, IDENT, INT, STRING, UINT, Token, tokens
-from dray.cel.tree import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from dray.cel.tree import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral, qualified_name
 from dray.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 MAX_LENGTH: Final = 10 * 1024
@@ -160,6 +160,7 @@ class _Parser:
     # -------------------------------------------------------------------------------------------------- operands
 
     def member(self) -> Node:
+        named = self.token.kind in (IDENT, ".")
         node = self.primary()
         while True:
             if self.token.kind == ".":
@@ -170,6 +171,8 @@ class _Parser:
                 function = "_[?_]" if self.accept("?") else "_[_]"
                 node = Call(position, function, [node, self.expression()])
                 self.expect("]")
+            elif self.token.kind == "{" and named and (name := qualified_name(node)) is not None:
+                node, named = self.struct_literal(name), False
             else:
                 return node
             self.bounded(node)
@@ -228,8 +231,6 @@ class _Parser:
         name = self.advance().value if rooted else token.value
         if name in RESERVED:
             self.fail(f"reserved identifier: {name}", token.position)
-        if self.token.kind == "{":
-            self.fail(f"messages cannot be created here: {name}", token.position)
         if self.token.kind != "(":
             return Ident(token.position, f".{name}" if rooted else name)
         position = self.advance().position
@@ -271,6 +272,18 @@ class _Parser:
             if self.token.kind != "]":
                 self.expect(",")
         return self.bounded(ListLiteral(position, elements, frozenset(optional)))
+
+    def struct_literal(self, name: str) -> Node:
+        position = self.expect("{").position
+        entries: list[tuple[str, Node, bool, int]] = []
+        while not self.accept("}"):
+            optional = self.accept("?")
+            field = self.expect(IDENT).value
+            place = self.expect(":").position
+            entries.append((field, self.expression(), optional, place))
+            if self.token.kind != "}":
+                self.expect(",")
+        return self.bounded(StructLiteral(position, name, entries))
 
     def map_literal(self, position: int) -> Node:
         entries: list[tuple[Node, Node, bool]] = []

@@ -91,6 +91,17 @@ class MapLiteral(Node):
         self.entries = entries
 
 
+class StructLiteral(Node):
+    """``Name{field: value}``. Entries are (field, value, optional, where the field is)."""
+
+    __slots__ = ("entries", "name")
+
+    def __init__(self, position: int, name: str, entries: list[tuple[str, Node, bool, int]]) -> None:
+        super().__init__(position, *(value for _, value, _, _ in entries))
+        self.name = name
+        self.entries = entries
+
+
 class Comprehension(Node):
     """What macros become: a fold over ``range``. ``macro`` names the source form: the compiler does better than a fold."""
 
@@ -117,3 +128,14 @@ class Comprehension(Node):
         self.condition = condition
         self.step = step
         self.result = result
+
+
+def qualified_name(node: Node) -> str | None:
+    """``a.b.c`` as one name, if the node is nothing but names."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return None
+    return ".".join([node.name, *reversed(parts)])

@@ -88,6 +88,21 @@ class Optional:
 NONE: Final = Optional(False)
 
 
+class Made:
+    """A struct that an expression made: the name of its type, and its fields."""
+
+    __slots__ = ("fields", "name")
+
+    def __init__(self, name: str, fields: dict[str, Any]) -> None:
+        self.name, self.fields = name, fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Made) and self.name == other.name and equal(self.fields, other.fields)
+
+    def __hash__(self) -> int:
+        return hash((self.name, frozenset(self.fields)))
+
+
 class Lazy:
     """A value with fields that are made when they are first asked for; what could not be made fails each time."""
 
@@ -226,6 +241,8 @@ def register_name(kind: type, name: str) -> None:
 
 def type_name(value: Any) -> str:
     """The name of the value's type, as ``type(x)`` and messages have it."""
+    if type(value) is Made:
+        return value.name
     for kind in type(value).__mro__:
         if kind in _NAMES:
             return _NAMES[kind]

@@ -18,3 +18,4 @@ def _collect() -> dict[str, tuple[Overload, ...]]:
 
 FUNCTIONS: Final = _collect()
 INCLUDES: Final = (signature(*sequences.INCLUDES[1:]),)
+ESCAPES: Final = (signature(*text.ESCAPE_KEY),)

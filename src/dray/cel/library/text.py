@@ -168,3 +168,10 @@ DECLARATIONS: Final[list[tuple[str, str, str, Callable[..., Any] | None]]] = [
     ("format", "string_format", "string.(list(dyn)) -> string", format_text),
     ("strings.quote", "strings_quote", "(string) -> string", quote),
 ]
+
+# Only where expressions make patches.
+ESCAPE_KEY: Final[tuple[str, str, Callable[..., Any]]] = (
+    "string_jsonpatch_escapeKey_string",
+    "(string) -> string",
+    lambda key: key.replace("~", "~0").replace("/", "~1"),
+)
