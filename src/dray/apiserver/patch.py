@@ -8,10 +8,11 @@ reason of the Status.
 from __future__ import annotations
 
 import copy
+import json
 import re
 from typing import Any, Final
 
-from dray.apiserver.patch_errors import PatchError, refused, unreadable
+from dray.apiserver.patch_errors import PatchError, Untrue, refused, unreadable
 from dray.apiserver.patch_strategic import strategic_merge
 from dray.apiserver.schema import KindLike, Schemas
 
@@ -114,7 +115,7 @@ def _operate(document: Any, operation: Any, budget: _Budget) -> Any:
         return _test(document, path, operation.get("value"))
     if op in ("move", "copy"):
         return _transfer(document, op, operation, path, budget)
-    raise refused(f"unexpected kind of operation: {op!r}")
+    raise refused(f"Unexpected kind: {op}")
 
 
 def _transfer(document: Any, op: str, operation: dict[str, Any], path: str, budget: _Budget) -> Any:
@@ -137,7 +138,7 @@ def _test(document: Any, path: str, value: Any) -> Any:
     except PatchError:
         found = None
     if not _same(found, value):
-        raise refused(f"testing value {path} failed: test failed")
+        raise Untrue(422, "Invalid", f"testing value {path} failed: test failed")
     return document
 
 
@@ -198,18 +199,23 @@ def _index(token: str, last: int, path: str, op: str) -> int:
     index = int(token)
     if index < 0:
         index += last + 1
+    if not 0 <= index <= last and op in ("add", "remove"):
+        raise refused(f"error in {op} for path: '{path}': Unable to access invalid index: {index}: invalid index referenced")
     if not 0 <= index <= last:
-        raise refused(f"{op} operation does not apply: doc is missing path: {path!r}: invalid array index {index}")
+        raise refused(f"{op} operation does not apply: doc is missing path: {json.dumps(path)}: invalid array index {index}")
     return index
 
 
 def _missing(path: str, op: str) -> PatchError:
-    return refused(f"{op} operation does not apply: doc is missing path: {path!r}: missing value")
+    if op in ("add", "remove"):
+        return refused(f"{op} operation does not apply: doc is missing path: {json.dumps(path)}: missing value")
+    what = "from path" if op in ("copy", "move") else "path"
+    return refused(f"{op} operation does not apply: doc is missing {what}: {path}: missing value")
 
 
 def _add(document: Any, path: str, value: Any) -> Any:
     if path == "":
-        return value
+        raise _missing(path, "add")
     parent, last = _parent(document, path, "add")
     if isinstance(parent, dict):
         parent[last] = value
@@ -230,9 +236,10 @@ def _put(document: Any, path: str, value: Any) -> Any:
 
 
 def _remove(document: Any, path: str) -> Any:
-    _find(document, path, "remove")
     if path == "":
-        raise refused("remove operation does not apply: the whole object cannot be removed")
+        raise _missing(path, "remove")
     parent, last = _parent(document, path, "remove")
+    if isinstance(parent, dict) and last not in parent:
+        raise refused(f"error in remove for path: '{path}': Unable to remove nonexistent key: {last}: missing value")
     del parent[last if isinstance(parent, dict) else _index(last, len(parent) - 1, path, "remove")]
     return document

@@ -12,6 +12,10 @@ class PatchError(ValueError):
         self.causes = causes or []
 
 
+class Untrue(PatchError):
+    """An operation of a JSON patch tested what is not so."""
+
+
 def unreadable(message: str) -> PatchError:
     """The patch is not one."""
     return PatchError(400, "BadRequest", f"error decoding patch: {message}")

@@ -147,3 +147,25 @@ def test_the_difference_of_two_objects_leads_from_one_to_the_other(old, new):
     before = copy.deepcopy(old)
     assert json_patch(old, list(difference(old, new))) == new
     assert old == before
+
+
+REFUSED = {
+    'add operation does not apply: doc is missing path: "/no/x": missing value': op("add", "/no/x", value=1),
+    'add operation does not apply: doc is missing path: "": missing value': op("add", "", value={}),
+    'remove operation does not apply: doc is missing path: "": missing value': op("remove", ""),
+    "error in remove for path: '/data/x': Unable to remove nonexistent key: x: missing value": op("remove", "/data/x"),
+    "error in add for path: '/list/3': Unable to access invalid index: 3: invalid index referenced": op(
+        "add", "/list/3", value=1
+    ),
+    "replace operation does not apply: doc is missing path: /no/x: missing value": op("replace", "/no/x", value=1),
+    "copy operation does not apply: doc is missing from path: /no/x: missing value": op("copy", "/data/x", **{"from": "/no/x"}),
+    "Unexpected kind: foo": op("foo", "/data"),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_does_not_apply_is_told_in_upstreams_words(words):
+    """A whole object can be replaced, but nothing can be added in its place."""
+    with pytest.raises(PatchError) as refused:
+        json_patch(DOCUMENT, [REFUSED[words]])
+    assert refused.value.message == words
