@@ -13,6 +13,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "api-server.md"
 ACTED_ON = {
     "Event",
     "LimitRange",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding",
     "RuntimeClass",
     "Secret",
     "ValidatingAdmissionPolicy",

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.apiserver.admission.asking import Said, ask, holds, prepare, remove, verify
+from tests.apiserver.admission.asking import Said, ask, changed, holds, prepare, remove, verify, verify_change
 from tests.apiserver.admission.cases import CASES, Json
+from tests.apiserver.admission.changes import CHANGES
 from tests.apiserver.admission.test_what_policies_may_not_do import WRONG
 from tests.real.upstream.client import Client, Refused, eventually
 
@@ -63,6 +64,15 @@ def test_a_policy_decides_alike(send: Sender, place: str, name: str) -> None:
     eventually(lambda: holds(case.asked[0], ask(send, case.asked[0], place), place), "the policy holds")
     for asked in case.asked:
         verify(asked, ask(send, asked, place), place)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_policy_changes_objects_alike(send: Sender, place: str, name: str) -> None:
+    case = CHANGES[name]
+    prepare(send, case, place)
+    eventually(lambda: changed(case.asked[0], ask(send, case.asked[0], place), place), "the policy holds")
+    for asked in case.asked:
+        verify_change(asked, ask(send, asked, place), place)
 
 
 @pytest.mark.parametrize("what", WRONG)

@@ -396,6 +396,8 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "horizontalpodautoscalers": _autoscaler,
     "jobs": _job,
     "limitranges": _limit_range,
+    "mutatingadmissionpolicies": _policy,
+    "mutatingadmissionpolicybindings": _policy_binding,
     "mutatingwebhookconfigurations": _mutating_webhooks,
     "namespaces": _namespace,
     "nodes": _node,

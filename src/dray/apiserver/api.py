@@ -250,10 +250,13 @@ class Api:
         self.operations.get(target.resource, target.namespace, target.name)
         options = WriteOptions(caller=self._caller(request), query=request.query)
         kind = _CONNECTIONS.get(target.subresource)
-        if kind is not None and self.operations.asks(target.resource, options):
-            place = target.resource, target.namespace, target.name
-            asked = connection_options(kind, request.query)
-            self.operations.validate(CONNECT, *place, asked, None, options, subresource=target.subresource, kind=kind)
+        admission, place = self.operations.admission, (target.resource, target.namespace, target.name)
+        if kind is not None:
+            asked, below = connection_options(kind, request.query), target.subresource
+            if admission.mutates(target.resource, options):
+                asked = admission.mutate(CONNECT, *place, asked, None, options, subresource=below, kind=kind)
+            if admission.asks(target.resource, options):
+                admission.validate(CONNECT, *place, asked, None, options, subresource=below, kind=kind)
         return no_container(target.name, target.subresource)
 
     def _target(self, group: str, version: str, rest: list[str]) -> Target:
@@ -419,10 +422,12 @@ class Api:
 
     def _token(self, target: Target, request: Request, options: WriteOptions) -> Answer:
         given = self._typed(TOKEN_REQUESTS, _object(request))
-        if self.operations.asks(target.resource, options):
-            shown = {**given, "kind": TOKEN_REQUESTS.kind, "apiVersion": TOKEN_REQUESTS.api_version}
-            place = target.resource, target.namespace, target.name
-            self.operations.validate(CREATE, *place, shown, None, options, subresource="token", kind=TOKEN_REQUESTS)
+        admission, place = self.operations.admission, (target.resource, target.namespace, target.name)
+        below: dict[str, Any] = {"subresource": "token", "kind": TOKEN_REQUESTS}
+        if admission.mutates(target.resource, options):
+            given = admission.mutate(CREATE, *place, _of_kind(TOKEN_REQUESTS, given), None, options, **below)
+        if admission.asks(target.resource, options):
+            admission.validate(CREATE, *place, _of_kind(TOKEN_REQUESTS, given), None, options, **below)
         made = self._accounts.request(target.namespace, target.name, given)
         return Answer(201, encode(made), headers=_warnings(options.warnings))
 
@@ -432,6 +437,10 @@ class Api:
         if wrong := [problem.message for problem in problems if problem.category == WRONG_TYPE]:
             raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {wrong[0]}')
         return given
+
+
+def _of_kind(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
+    return {**obj, "kind": kind.kind, "apiVersion": kind.api_version}
 
 
 def _attributes(request: Request) -> Attributes:

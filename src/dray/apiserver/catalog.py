@@ -78,6 +78,7 @@ CORE: Final = (
         generation=True,
         returns_deleted=True,
         prepare=(hooks.runtime_class, limits.default_amounts, hooks.pod_level_resources, hooks.new_pod, with_account),
+        filled=(hooks.runtime_class, limits.default_amounts, with_account, hooks.pod_priority),
         prepare_status=(hooks.kept_pod_status,),
         status_metadata=("finalizers", "labels", "ownerReferences"),
         admit=(hooks.pod_priority,),
@@ -145,6 +146,7 @@ CORE: Final = (
         subresources=(STATUS,),
         columns=columns.PERSISTENT_VOLUMES,
         prepare=(hooks.protected_volume,),
+        filled=(hooks.protected_volume,),
         returns_deleted=True,
     ),
     Resource(
@@ -153,6 +155,7 @@ CORE: Final = (
         subresources=(STATUS,),
         columns=columns.PERSISTENT_VOLUME_CLAIMS,
         prepare=(hooks.protected_claim,),
+        filled=(hooks.protected_claim,),
         returns_deleted=True,
     ),
     Resource(

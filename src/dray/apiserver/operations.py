@@ -21,8 +21,8 @@ from dray.api.times import format_time
 from dray.api.validation import FieldError, validate_create, validate_update
 from dray.apiserver import limits
 from dray.apiserver import metadata as meta
-from dray.apiserver.admission.gate import Gate
-from dray.apiserver.admission.request import CREATE, DELETE, UPDATE, AdmissionRequest, operation_options
+from dray.apiserver.admission.request import CREATE, DELETE, UPDATE
+from dray.apiserver.admission.writes import Admission
 from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
@@ -86,7 +86,7 @@ class Operations:
         self._deletion = Deletion(clock)
         self._namespaces = store.table("namespaces")
         self._quotas = Quotas(registry, store, gates)
-        self.gate: Gate | None = None
+        self.admission = Admission(clock)
 
     # ------------------------------------------------------------------------------------------------------------- reads
 
@@ -137,14 +137,17 @@ class Operations:
         else:
             self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
         # What is added from here on nobody owns: an apply of what was sent leaves it where it is.
+        if self.admission.mutates(resource, options):
+            obj = self._changed_new(resource, namespace, obj, given, context, options)
+            key = self._free_key(resource, namespace, obj["metadata"], table)
         for prepare in resource.prepare:
             prepare(obj, None, context)
         self._check(resource, obj, None, context)
         for hook in resource.admit:
             hook(obj, None, context)
         limits.check(resource, obj, None, context)
-        if self.asks(resource, options):
-            self.validate(CREATE, resource, namespace, obj["metadata"]["name"], obj, None, options)
+        if self.admission.asks(resource, options):
+            self.admission.validate(CREATE, resource, namespace, obj["metadata"]["name"], obj, None, options)
         charged = self._quotas.admit(resource, namespace, obj, None, context.now)
         if options.dry_run:
             return not_stored(obj)
@@ -153,43 +156,34 @@ class Operations:
             self._quotas.settle(namespace, context.now)
         return stored
 
-    def asks(self, resource: Resource, options: WriteOptions) -> bool:
-        """Whether there may be policies about such a write."""
-        return self.gate is not None and options.caller is not None and self.gate.validates(resource)
-
-    def validate(
+    def _changed_new(
         self,
-        operation: str,
         resource: Resource,
         namespace: str,
-        name: str,
-        obj: dict[str, Any] | None,
-        old: dict[str, Any] | None,
+        obj: dict[str, Any],
+        given: dict[str, Any],
+        context: Context,
         options: WriteOptions,
-        *,
-        subresource: str = "",
-        kind: Kind | None = None,
-        body: DeleteOptions | None = None,
-    ) -> None:
-        """Ask the policies. ``kind`` is that of the object if it is not the resource's, ``body`` what a delete came with."""
-        assert self.gate is not None, "whoever calls this has asked whether to"
-        assert options.caller is not None
-        given = {field: value for field, value in msgspec.to_builtins(body).items() if value is not None} if body else None
-        request = AdmissionRequest(
-            operation,
-            resource,
-            namespace,
-            name,
-            obj,
-            old,
-            user=options.caller.user,
-            options=operation_options(operation, options.query, options.dry_run, given),
-            warnings=options.warnings,
-            dry_run=options.dry_run,
-            subresource=subresource,
-            kind=kind,
-        )
-        self.gate.validate(request)
+    ) -> dict[str, Any]:
+        """A new object as policies change it. They do not see what the server gives it in the end."""
+        own = {field: obj["metadata"].pop(field) for field in OF_THE_SERVER if field in obj["metadata"]}
+        name = (given.get("metadata") or {}).get("name") or ""
+        if not name:
+            own["name"] = obj["metadata"].pop("name")
+
+        def fill(new: dict[str, Any]) -> None:
+            new["metadata"] |= own
+            for hook in resource.filled:
+                hook(new, None, context)
+            for field in own:
+                new["metadata"].pop(field, None)
+
+        fill(obj)
+        obj = self.admission.mutate(CREATE, resource, namespace, name, obj, None, options, fill=fill)
+        obj["metadata"] = own | {field: value for field, value in obj["metadata"].items() if field not in OF_THE_SERVER}
+        _place(resource, obj, namespace)
+        self._complete_new(resource, obj, context)
+        return obj
 
     def _stored(self, resource: Resource, entry: Entry, removed: bool = False) -> Entry:
         for hook in resource.after:
@@ -202,8 +196,12 @@ class Operations:
             metadata.pop(field, None)
         metadata["uid"] = meta.new_uid(self.randomness)
         metadata["creationTimestamp"] = format_time(context.now)
+        self._complete_new(resource, obj, context)
+
+    def _complete_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
+        """What a new object has if nobody says otherwise, and not what nobody may say of it."""
         if resource.generation:
-            metadata["generation"] = 1
+            obj["metadata"]["generation"] = 1
         if resource.has_status and resource.structure is not None:
             obj.pop("status", None)
         elif resource.has_status and not resource.keeps_status:
@@ -266,29 +264,55 @@ class Operations:
         context = self.context(options, subresource)
         changed = list(meta.immutable_problems(obj["metadata"], base["metadata"], uid=not unconditional))
         self._keep(resource, obj, base, subresource)
+        mutates = seen is None and subresource not in ASKED_BEFORE and self.admission.mutates(resource, options)
+        if mutates:
+            if resource.structure is None:
+                apply_defaults(resource.kind.plural, obj, context.now)
+            self._own(resource, obj, old.object, given, context, options)
+            obj = self.admission.mutate(UPDATE, resource, namespace, name, obj, old.object, options, subresource=subresource)
+            if obj["metadata"].get("name") != name:
+                renamed = FieldError("metadata.name", "Invalid", obj["metadata"].get("name"), "field is immutable")
+                raise invalid(resource.kind, obj["metadata"].get("name") or "", [renamed])
+            _place(resource, obj, namespace)
+            self._preconditions(resource, obj["metadata"], old.object["metadata"], False)
+            changed += meta.immutable_problems(obj["metadata"], base["metadata"], uid=True)
+            self._keep(resource, obj, base, subresource)
         self._prepare_changed(resource, obj, old.object, context)
         self._check(resource, obj, old.object, context, changed)
-        if subresource not in ASKED_BEFORE and self.asks(resource, options):
+        if subresource not in ASKED_BEFORE and self.admission.asks(resource, options):
             now, before = (obj, old.object) if seen is None else (seen.of(obj), seen.of(old.object))
             kind = seen.kind if seen is not None else None
-            self.validate(UPDATE, resource, namespace, name, now, before, options, subresource=subresource, kind=kind)
+            self.admission.validate(UPDATE, resource, namespace, name, now, before, options, subresource=subresource, kind=kind)
         charged = subresource in CHARGED and self._admit_change(resource, namespace, obj, old.object, context)
-        if options.applied:
-            _keep_managed(obj, given)
-        else:
-            self.ownership.record(
-                resource,
-                obj,
-                old.object,
-                given.get("metadata"),
-                manager=options.manager,
-                now=context.now,
-                subresource=subresource,
-            )
+        if not mutates:
+            self._own(resource, obj, old.object, given, context, options)
         stored = self._replace(resource, namespace, obj, old, options)
         if charged and not options.dry_run:
             self._quotas.settle(namespace, context.now)
         return stored
+
+    def _own(
+        self,
+        resource: Resource,
+        obj: dict[str, Any],
+        old: dict[str, Any],
+        given: dict[str, Any],
+        context: Context,
+        options: WriteOptions,
+    ) -> None:
+        """Note who set which field. What policies change nobody owns."""
+        if options.applied:
+            _keep_managed(obj, given)
+            return
+        self.ownership.record(
+            resource,
+            obj,
+            old,
+            given.get("metadata"),
+            manager=options.manager,
+            now=context.now,
+            subresource=context.subresource,
+        )
 
     def _admit_change(
         self, resource: Resource, namespace: str, obj: dict[str, Any], old: dict[str, Any], context: Context
@@ -389,9 +413,9 @@ class Operations:
         if resource.kind.resource == "namespaces" and name in PROTECTED_NAMESPACES:
             raise forbidden(resource.kind, name, "this namespace may not be deleted")
         removal = self._deletion.decide(resource, old, given)
-        if self.asks(resource, options):
+        if self.admission.asks(resource, options):
             asked = "" if collection else name
-            self.validate(DELETE, resource, namespace, asked, None, old.object, options, body=given)
+            self.admission.validate(DELETE, resource, namespace, asked, None, old.object, options, body=given)
         if options.dry_run:
             return removal
         if resource.leaving is not None:
@@ -450,6 +474,10 @@ class Operations:
 
 
 NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace", False)
+
+
+# What a new object gets when everybody has seen it.
+OF_THE_SERVER: Final = ("uid", "creationTimestamp", "generation")
 
 
 def key_of(resource: Resource, namespace: str, name: str) -> str:

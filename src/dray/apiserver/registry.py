@@ -78,6 +78,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     field_paths: where the value of a selectable field is found, if not at the path that it is named by; the first that is set.
     generation: counts changes outside metadata and status.
     keeps_status: status may be given on create.
+    filled: those of the other hooks that set fields which policies see before they change something; may be called again.
     status_metadata: what of the metadata a write of the status leaves alone.
     any_finalizer: names of finalizers need no domain.
     table: where objects are stored; two kinds with one table are two views of the same objects.
@@ -106,6 +107,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     status_metadata: tuple[str, ...] = ()
     any_finalizer: bool = False
     prepare: tuple[Hook, ...] = ()
+    filled: tuple[Hook, ...] = ()
     prepare_status: tuple[Hook, ...] = ()
     admit: tuple[Hook, ...] = ()
     check: tuple[Check, ...] = ()

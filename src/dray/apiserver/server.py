@@ -86,7 +86,7 @@ class Core:
         TypeChecking(self.operations.registry, self.operations.schemas)
         self.definitions = Definitions(self.operations)
         self.policy = Policy(self.store)
-        self.operations.gate = Gate(self.operations.registry, self.store, self.policy)
+        self.operations.admission.gate = Gate(self.operations.registry, self.store, self.operations.schemas, self.policy)
         accounts = Accounts(self.operations, Signer(account_key))
         self.authenticator = Authenticator(tokens or {}, accounts)
         self.api = Api(self.operations, self.policy, self.authenticator, accounts)

@@ -1,8 +1,8 @@
 """Kinds that are stored, discovered, watched and validated, and that nothing in Dray acts on.
 
 Clients that install them (a helm chart with an Ingress, a policy engine, a storage driver) find them; what they would do on a
-real cluster does not happen. ``docs/api-server.md`` says so for each group. ValidatingAdmissionPolicies stand here with their
-kin: ``admission`` evaluates them.
+real cluster does not happen. ``docs/api-server.md`` says so for each group. Admission policies stand here with their kin:
+``admission`` evaluates them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REGISTRATION: Final = "apiregistration.k8s.io"
 
 def _not_asked(obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
     """Whoever writes a policy relies on it: silence would be taken for protection."""
-    context.warnings.append("stored without effect: this server calls neither webhooks nor policies that change objects")
+    context.warnings.append("stored without effect: this server calls no webhooks")
 
 
 STORED: Final = (
@@ -83,12 +83,9 @@ STORED: Final = (
         kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
         generation=True,
     ),
-    Resource(
-        kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), prepare=(_not_asked,), generation=True
-    ),
+    Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), generation=True),
     Resource(
         kind=_kind(ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
-        prepare=(_not_asked,),
         generation=True,
     ),
     Resource(

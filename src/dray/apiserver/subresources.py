@@ -12,7 +12,7 @@ from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, Kind
 from dray.api.selectors import selects
 from dray.api.times import format_time
 from dray.api.validation.errors import FieldError
-from dray.apiserver.admission.request import CREATE
+from dray.apiserver.admission.request import CREATE, UPDATE
 from dray.apiserver.columns import at, selector_text
 from dray.apiserver.errors import ApiError, bad_request, conflict, invalid
 from dray.apiserver.operations import Operations, Seen, WriteOptions
@@ -33,12 +33,16 @@ class Subresources:
         self._pods = operations.registry.of(PODS)
         self._budgets = operations.registry.of(POD_DISRUPTION_BUDGETS)
 
-    def _created(self, kind: Kind, subresource: str, namespace: str, name: str, given: Object, options: WriteOptions) -> None:
-        """Ask the policies about what is created below a pod."""
-        if self._operations.asks(self._pods, options):
-            metadata = {"name": name, "namespace": namespace, **(given.get("metadata") or {})}
-            obj = {**given, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
-            self._operations.validate(CREATE, self._pods, namespace, name, obj, None, options, subresource=subresource, kind=kind)
+    def _created(self, kind: Kind, subresource: str, namespace: str, name: str, given: Object, options: WriteOptions) -> Object:
+        """What policies make of what is created below a pod, if they allow it."""
+        admission, place = self._operations.admission, (self._pods, namespace, name)
+        metadata = {"name": name, "namespace": namespace, **(given.get("metadata") or {})}
+        obj = {**given, "kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        if admission.mutates(self._pods, options):
+            given = obj = admission.mutate(CREATE, *place, obj, None, options, subresource=subresource, kind=kind)
+        if admission.asks(self._pods, options):
+            admission.validate(CREATE, *place, obj, None, options, subresource=subresource, kind=kind)
+        return given
 
     # ---------------------------------------------------------------------------------------------------------- binding
 
@@ -51,7 +55,8 @@ class Subresources:
         if wanted.get("name", name) != name:
             raise bad_request(f"the name of the object ({wanted['name']}) does not match the name on the URL ({name})")
         now = self._operations.clock()
-        self._created(BINDING_KIND, "binding", namespace, name, binding, options)
+        binding = self._created(BINDING_KIND, "binding", namespace, name, binding, options)
+        wanted, target = binding.get("metadata") or {}, at(binding, "target.name", "")
 
         def change(pod: Object) -> Object:
             _can_bind(pod, wanted)
@@ -70,7 +75,8 @@ class Subresources:
         pod = self._operations.get(self._pods, namespace, name).object
         delete = read_delete_options(eviction.get("deleteOptions") or {})
         dry_run = options.dry_run = options.dry_run or bool(delete.dry_run)
-        self._created(EVICTION_KIND, "eviction", namespace, name, eviction, options)
+        eviction = self._created(EVICTION_KIND, "eviction", namespace, name, eviction, options)
+        delete = read_delete_options(eviction.get("deleteOptions") or {})
         if not pod["metadata"].get("deletionTimestamp") and at(pod, "status.phase") not in ("Succeeded", "Failed", "Pending"):
             self._spend_budget(namespace, pod, dry_run)
         # Whoever may evict may delete: policies are asked about the eviction.
@@ -137,7 +143,11 @@ class Subresources:
         self, resource: Resource, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
     ) -> Object:
         """Write the replicas of a Scale that ``change`` makes of the current one."""
-        scale = change(self.scale_of(resource, self._operations.get(resource, namespace, name).object))
+        now = self.scale_of(resource, self._operations.get(resource, namespace, name).object)
+        scale, admission = change(now), self._operations.admission
+        if admission.mutates(resource, options):
+            place, of = (resource, namespace, name), {"kind": "Scale", "apiVersion": SCALE_KIND.api_version}
+            scale = admission.mutate(UPDATE, *place, {**scale, **of}, now, options, subresource="scale", kind=SCALE_KIND)
         replicas = at(scale, "spec.replicas", 0)
         if type(replicas) is not int:
             raise bad_request("spec.replicas must be a number")

@@ -16,11 +16,14 @@ from dray.apiserver.authentication.users import ADMIN
 from dray.apiserver.operations import WriteOptions
 from dray.apiserver.server import ApiServer
 from tests.apiserver.admission.cases import RULE, Json, check, only, rule
+from tests.apiserver.admission.changes import apply, changes, of, patch
 from tests.apiserver.conftest import CONFIG_MAPS, Cluster, config_map
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 POLICIES = f"{ADMISSION}/validatingadmissionpolicies"
 BINDINGS = f"{ADMISSION}/validatingadmissionpolicybindings"
+MUTATING = f"{ADMISSION}/mutatingadmissionpolicies"
+MUTATING_BINDINGS = f"{ADMISSION}/mutatingadmissionpolicybindings"
 FALSE = only(check("false", message="no"))
 
 
@@ -173,6 +176,106 @@ WRONG: dict[str, tuple[str, Json, dict[str, str]]] = {
         binding(paramRef={"name": "x"}),
         {"spec.paramRef.parameterNotFoundAction": "Required value"},
     ),
+    "nothing to change": (
+        MUTATING,
+        policy({"matchConstraints": {"resourceRules": of("pods")}}),
+        {
+            "spec.mutations": "Required value: mutations must contain at least one item",
+            "spec.reinvocationPolicy": "Required value",
+        },
+    ),
+    "changes of nothing": (
+        MUTATING,
+        policy({"mutations": [apply("Object{}")], "reinvocationPolicy": "Always"}),
+        {
+            "spec.matchConstraints": "Required value",
+            "spec.reinvocationPolicy": 'Unsupported value: "Always": supported values: "IfNeeded", "Never"',
+        },
+    ),
+    "changes of what goes": (
+        MUTATING,
+        policy(changes(apply("Object{}"), rules=[rule(operations=["DELETE"])])),
+        {
+            "spec.matchConstraints.resourceRules.operations": 'Unsupported value: "DELETE": supported values: "*", "CONNECT", '
+            '"CREATE", "UPDATE"'
+        },
+    ),
+    "bound to what goes": (
+        MUTATING_BINDINGS,
+        {
+            "metadata": {"name": "p"},
+            "spec": {"policyName": "p", "matchResources": {"resourceRules": [rule(operations=["DELETE"])]}},
+        },
+        {
+            "spec.matchResources.resourceRules.operations": 'Unsupported value: "DELETE": supported values: "*", "CONNECT", '
+            '"CREATE", "UPDATE"'
+        },
+    ),
+    "a change of no sort": (
+        MUTATING,
+        policy(changes({}, {"patchType": "Merge"}, {"patchType": "JSONPatch"}, {"patchType": "ApplyConfiguration"})),
+        {
+            "spec.mutations[0].patchType": "Required value",
+            "spec.mutations[1].patchType": 'Unsupported value: "Merge": supported values: "ApplyConfiguration", "JSONPatch"',
+            "spec.mutations[2].jsonPatch": "Required value: must be specified when patchType is JSONPatch",
+            "spec.mutations[3].applyConfiguration": "Required value: must be specified when patchType is ApplyConfiguration",
+        },
+    ),
+    "a change of two sorts": (
+        MUTATING,
+        policy(changes(apply("Object{}") | {"jsonPatch": {"expression": "[]"}}, patch(" "))),
+        {
+            "spec.mutations[0].jsonPatch": 'Invalid value: "{jsonPatch}": must not be specified when patchType is '
+            "ApplyConfiguration",
+            "spec.mutations[1].jsonPatch.expression": "Required value",
+        },
+    ),
+    "no object": (
+        MUTATING,
+        policy(changes(apply("object"), patch("[]"), patch("Object{}"), apply("Object.spec{}"))),
+        {
+            "spec.mutations[0].applyConfiguration.expression": 'Invalid value: "object": must evaluate to Object but got dyn',
+            "spec.mutations[1].jsonPatch.expression": 'Invalid value: "[]": must evaluate to list(JSONPatch) but got list(dyn)',
+            "spec.mutations[2].jsonPatch.expression": 'Invalid value: "Object{}": must evaluate to list(JSONPatch) but got '
+            "Object",
+            "spec.mutations[3].applyConfiguration.expression": 'Invalid value: "Object.spec{}": must evaluate to Object but got '
+            "Object.spec",
+        },
+    ),
+    "an object of an unknown type": (
+        MUTATING,
+        policy(changes(apply("Obj{}"))),
+        {
+            "spec.mutations[0].applyConfiguration.expression": 'Invalid value: "Obj{}": compilation failed: ERROR: <input>:1:4: '
+            "undeclared reference to 'Obj' (in container '')\n | Obj{}\n | ...^"
+        },
+    ),
+    "an operation that is a number": (
+        MUTATING,
+        policy(changes(patch("[JSONPatch{op: 1}]"))),
+        {
+            "spec.mutations[0].jsonPatch.expression": 'Invalid value: "[JSONPatch{op: 1}]": compilation failed: ERROR: '
+            "<input>:1:14: expected type of field 'op' is 'string' but provided type is 'int'\n | [JSONPatch{op: 1}]\n"
+            " | .............^"
+        },
+    ),
+    "an object in a variable": (
+        MUTATING,
+        policy(changes(apply("Object{}"), variables=[{"name": "a", "expression": "Object{}"}])),
+        {
+            "spec.variables[0].expression": 'Invalid value: "Object{}": compilation failed: ERROR: <input>:1:7: undeclared '
+            "reference to 'Object' (in container '')\n | Object{}\n | ......^"
+        },
+    ),
+    "an object in a verdict": (
+        POLICIES,
+        policy(only(check("Object{} == object"))),
+        {
+            "spec.validations[0].expression": 'Invalid value: "Object{} == object": compilation failed: ERROR: <input>:1:7: '
+            "undeclared reference to 'Object' (in container '')\n | Object{} == object\n | ......^"
+        },
+    ),
+    "a binding to nothing": (MUTATING_BINDINGS, {"metadata": {"name": "p"}, "spec": {}}, {"spec.policyName": "Required value"}),
 }
 
 
@@ -215,7 +318,7 @@ def test_a_policy_is_compiled_once_and_asked_only_about_what_it_is_for(cluster: 
     monkeypatch.setattr(Stored, "matched", lambda self, request: asked.append(self.name) or matched(self, request))
     hold(cluster, FALSE, "maps")
     hold(cluster, only(check("false"), rules=[rule("secrets")]), "secrets")
-    gate = cluster.core.operations.gate
+    gate = cluster.core.operations.admission.gate
     assert gate is not None
     cluster.post(CONFIG_MAPS, config_map(), code=422)
     [stored] = gate._validating.about("configmaps")

@@ -86,6 +86,8 @@ _CREATE: Final[dict[str, _Create]] = {
     "events": _plain(cluster.event),
     "jobs": _plain(workloads.job),
     "leases": _plain(cluster.lease),
+    "mutatingadmissionpolicies": _plain(_policies("mutating_policy")),
+    "mutatingadmissionpolicybindings": _plain(_policies("mutating_binding")),
     "mutatingwebhookconfigurations": _plain(extending.webhooks),
     "networkpolicies": _plain(network.network_policy),
     "limitranges": _plain(quotas.limit_range),

@@ -14,6 +14,7 @@ from dray.api.validation.extending import rule_with_operations
 from dray.api.validation.selectors import conditions, label_selector
 from dray.cel import types
 from dray.cel.admission import Compiled, Compiler
+from dray.cel.made import OBJECT, PATCH
 from dray.cel.objects import Shape
 from dray.cel.parser import RESERVED
 
@@ -21,6 +22,8 @@ Object = dict[str, Any]
 
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
+_CHANGES: Final = ("*", "CONNECT", "CREATE", "UPDATE")
+_MUTATIONS: Final = {"ApplyConfiguration": ("applyConfiguration", OBJECT), "JSONPatch": ("jsonPatch", PATCH)}
 _CONDITIONS: Final = 64
 _ANNOTATIONS: Final = 20
 _ANNOTATION_LENGTH: Final = 5 * 1024
@@ -74,6 +77,58 @@ def validating_binding(obj: Object) -> Errors:
         yield invalid(path, actions, f"must not contain both Deny and Warn ({told})")
     if not actions:
         yield required(path)
+
+
+# ------------------------------------------------------------------------------------------------ what changes objects
+
+
+def mutating_policy(obj: Object) -> Errors:
+    spec = obj.get("spec") or {}
+    yield from _common(spec)
+    yield from _changeable(spec.get("matchConstraints"), "spec.matchConstraints")
+    compiler = compiler_of(spec, composed=True)
+    yield from _variables(spec, compiler)
+    mutations = spec.get("mutations") or ()
+    if not mutations:
+        yield required("spec.mutations", "mutations must contain at least one item")
+    for index, mutation in enumerate(mutations):
+        yield from _mutation(mutation, compiler, f"spec.mutations[{index}]")
+    yield from one_of(spec.get("reinvocationPolicy"), ("IfNeeded", "Never"), "spec.reinvocationPolicy")
+
+
+def mutating_binding(obj: Object) -> Errors:
+    spec = obj.get("spec") or {}
+    yield from _bound(spec)
+    yield from _changeable(spec.get("matchResources"), "spec.matchResources")
+
+
+def _changeable(given: Object | None, path: str) -> Errors:
+    """There is nothing to change of what is deleted."""
+    for rule in (given or {}).get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            if operation not in _CHANGES:
+                yield not_supported(f"{path}.resourceRules.operations", operation, _CHANGES)
+
+
+def _mutation(given: Object, compiler: Compiler, path: str) -> Errors:
+    sort = given.get("patchType") or ""
+    if not sort:
+        yield required(f"{path}.patchType")
+    elif sort not in _MUTATIONS:
+        yield not_supported(f"{path}.patchType", sort, sorted(_MUTATIONS))
+    else:
+        field, wanted = _MUTATIONS[sort]
+        if given.get(field) is None:
+            yield required(f"{path}.{field}", f"must be specified when patchType is {sort}")
+        else:
+            text = (given[field].get("expression") or "").strip()
+            if text:
+                yield from _compiles(compiler.compile(text, (wanted,), patches=True), f"{path}.{field}.expression")
+            else:
+                yield required(f"{path}.{field}.expression")
+        for other, _ in _MUTATIONS.values():
+            if other != field and given.get(other) is not None:
+                yield invalid(f"{path}.{other}", f"{{{other}}}", f"must not be specified when patchType is {sort}")
 
 
 def status(obj: Object) -> Errors:
