@@ -304,7 +304,7 @@ CHANGES: dict[str, Change] = {
     "what a policy sees": Change(
         changes(
             apply(
-                "Object{data: {'keys': string(object.metadata.map(k, string(k)).filter(k, k != 'managedFields').join(',')), "
+                "Object{data: {'keys': string(object.metadata.all(k, k in ['generateName', 'namespace', 'managedFields'])), "
                 "'kind': string(object.kind + object.apiVersion), 'name': string(has(request.name)), "
                 "'dry': string(request.dryRun), 'operation': string(request.operation), "
                 "'namespace': string(namespaceObject.metadata.name)}}"
@@ -316,7 +316,7 @@ CHANGES: dict[str, Change] = {
                 made={
                     "data": {
                         "x": "1",
-                        "keys": "generateName,namespace",
+                        "keys": "true",
                         "kind": "ConfigMapv1",
                         "name": "false",
                         "dry": "true",
