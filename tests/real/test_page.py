@@ -109,7 +109,7 @@ def test_a_node_is_drained_as_budgets_allow_and_kinds_that_others_define_are_app
             return {each["pod"]: each["why"] for each in drain["left"]} if drain["evicted"] else {}
 
         left = eventually(lambda: (found := said()).get("default/kept", "").startswith("The") and found, "a budget says no")
-        assert left == {"default/kept": left["default/kept"], "default/leaves": "is leaving"}
+        assert left == {"default/kept": left["default/kept"], "default/leaves": "terminating"}
         assert "disruption budget b" in left["default/kept"]
         assert client.get("Pod", "leaves")["metadata"]["deletionTimestamp"]
         assert "deletionTimestamp" not in client.get("Pod", "kept")["metadata"]
