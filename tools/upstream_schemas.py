@@ -139,9 +139,8 @@ RENAMED = {"BasicDevice": "Device", "DeviceRequest": "ExactDeviceRequest"}
 GIVEN = {("DeviceAttribute", name) for name in ("bools", "ints", "strings", "versions")}
 # Fields that a later release than this one has, and that Dray serves already: file, struct -> Go declarations.
 AHEAD = {
-    ("resource", "DeviceRequestAllocationResult"): (
-        '\tCompatibilityGroups map[string][]string `json:"compatibilityGroups,omitempty"`',
-    ),
+    (file, "DeviceRequestAllocationResult"): ('\tCompatibilityGroups map[string][]string `json:"compatibilityGroups,omitempty"`',)
+    for file in ("resource", "resource.v1beta1", "resource.v1beta2")
 }
 # Values that are constants of another package.
 ALSO = {"AddressType": {"IPv4", "IPv6"}}
