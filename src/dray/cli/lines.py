@@ -16,7 +16,7 @@ LINE_MAX: Final = 512 * 1024 * 1024
 def answer_lines(file: BinaryIO, answer: Callable[[bytes], tuple[dict[str, Any], bool]]) -> bool:
     """Print what ``answer`` says to each line, and whether it could be answered at all; True when all could."""
     if file.isatty():
-        click.echo("Reading questions from standard input, one JSON object per line; Ctrl-D to end.", err=True)
+        click.echo("Reading questions from standard input, one JSON object each; Ctrl-D to end.", err=True)
     out = sys.stdout.buffer
     complete = True
     for text in _lines(file):

@@ -55,7 +55,8 @@ def numa() -> None:
 def check(file: BinaryIO) -> None:
     """Check whether the kubelet admits a pod, and in which zones.
 
-    FILE contains one JSON question per line; - reads standard input. A question has a NodeResourceTopology and a Pod, and
+    FILE contains JSON questions, one per line or pretty-printed; - reads standard input.
+    A question has a NodeResourceTopology and a Pod, and
     optionally "placed" (what the pods on the node use, by zone; what is free is computed from it), "ignore" (resources that are
     not aligned) and "kubelet" (its settings). Exit code 2 when a line is not JSON or not a valid question.
 
@@ -78,7 +79,8 @@ def check(file: BinaryIO) -> None:
 def merge_command(file: BinaryIO) -> None:
     """Merge topology hints as a kubelet does.
 
-    FILE contains one JSON question per line; - reads standard input. Exit code 2 when a line is not JSON or not a valid question.
+    FILE contains JSON questions, one per line or pretty-printed; - reads standard input.
+    Exit code 2 when a line is not JSON or not a valid question.
 
     \b
     Example:

@@ -170,8 +170,9 @@ def _cells(row: QueueRow, name: str) -> tuple[str, str, str, str]:
 def shares(file: BinaryIO) -> None:
     """Compute the fair share of each queue, for each resource.
 
-    FILE contains one JSON question per line; - reads standard input. A question has the total resources and the queues, each with
-    quota, limit, weight, priority and requests; -1 means unlimited. Resource names are free to choose. Each line gets one answer.
+    FILE contains JSON questions, one per line or pretty-printed; - reads standard input.
+    A question has the total resources and the queues, each with
+    quota, limit, weight, priority and requests; -1 means unlimited. Resource names are free to choose. Each gets one answer.
     Exit code 2 when a line is not JSON or not a valid question; the others are still answered.
 
     \b
@@ -189,9 +190,10 @@ def shares(file: BinaryIO) -> None:
 def settle(file: BinaryIO) -> None:
     """Run the scheduler on small worlds of nodes, queues and pod groups until nothing changes.
 
-    FILE contains one JSON world per line; - reads standard input. The real scheduler runs in virtual time: in each round it
+    FILE contains JSON worlds, one per line or pretty-printed; - reads standard input.
+    The real scheduler runs in virtual time: in each round it
     places and evicts pods; between rounds, placed pods start and evicted pods become pending again. A world that still changes
-    after 12 rounds counts as not settled. Each line gets one answer.
+    after 12 rounds counts as not settled. Each gets one answer.
     Exit code 2 when a line is not JSON or not a valid world; the others are still answered.
 
     \b
